@@ -22,7 +22,7 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build arm64 x86-64 page demo test test-debian13 compatibility soak lint deny bench bench-paper install uninstall clean
+.PHONY: help setup build arm64 x86-64 page demo test test-debian13 book compatibility soak lint deny bench bench-paper install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -55,11 +55,15 @@ test: ## set up, lint, and run every test that can run here
 test-debian13: ## some of the tests, as built by `make test`, in a root of Debian 13, as root
 	@scripts/debian13.sh
 
+book: ## the documents as a searchable book, in target/book
+	@scripts/setup.sh --try build test
+	@scripts/book.sh
+
 compatibility: ## add what tests ran on to docs/compatibility.md
 	@scripts/compatibility.py $(wildcard $(TARGET)/test-ran $(TARGET)/debian13-ran)
 
-soak: ## the tests that repeat what they do, for most of an hour: same against same, kills
-	@scripts/setup.sh --try build run test
+soak: ## the tests that take long, for most of an hour: same against same, kills, a kernel's build
+	@scripts/setup.sh --try build run test soak
 	@scripts/soak.sh
 
 lint: ## formatting, lints and the documentation of code

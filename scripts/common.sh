@@ -13,6 +13,16 @@ plumb=$target/$CARGO_BUILD_TARGET/release/plumb
 # shellcheck disable=SC2034 # For those who source this.
 cargo_flags=(--release --locked)
 
+# Compile every test, and the program along with them; what cargo built is listed in target/tests.json, what it took in
+# target/cargo-timings.
+# shellcheck disable=SC2034 # For those who source this.
+built=$target/tests.json
+build_tests() {
+	mkdir -p "$target"
+	RUSTC_WRAPPER=$PWD/scripts/rustc-tests.sh cargo test "${cargo_flags[@]}" --workspace --no-run --timings \
+		--message-format=json-render-diagnostics >"$built"
+}
+
 say() { printf '%s\n' "$*" >&2; }
 
 has_kernel() { "$plumb" kernel show debian >/dev/null 2>&1; }

@@ -17,7 +17,7 @@ TABLE = "docs/compatibility.tsv"
 PAGE = "docs/compatibility.md"
 BEGIN, END = "<!-- tests ran on: begin -->\n", "<!-- tests ran on: end -->\n"
 # The version of the plugin interface of each QEMU, from its include/qemu/qemu-plugin.h.
-PLUGIN_API = {"7.2": 1, "8.0": 1, "8.1": 1, "8.2": 1, "9.0": 2, "9.1": 3, "9.2": 4, "10.0": 4}
+PLUGIN_API = {"7.2": 1, "8.0": 1, "8.1": 1, "8.2": 1, "9.0": 2, "9.1": 3, "9.2": 4, "10.0": 4, "11.1": 7}
 LABS = {"vm": "guests", "netns": "namespaces", "": "the machine"}
 
 

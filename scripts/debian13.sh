@@ -3,6 +3,7 @@
 # comparing, tracing, sampling, and two hosts.
 #
 #   scripts/debian13.sh [NAME...]     NAME: as for scripts/tests.py
+#   scripts/debian13.sh --prepare     only install there what they need
 #
 # As root, after `make test` or `cargo test --no-run` has built the tests: they and
 # plumb are static, so what this machine built runs there. The root is the one that
@@ -28,6 +29,7 @@ if [ "${PLUMB_TEST_ROOT-}" = inside ]; then
 	scripts/setup.sh run guest-test
 	scripts/kernel.sh
 	scripts/packages.py
+	[ "${1-}" != --prepare ] || exit 0
 	exec scripts/tests.py "$target/tests.json" --ran "$target/debian13-ran" "${tests[@]}"
 fi
 

@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 
 step() { say "demo: step $1 of 4: $2 ($((SECONDS / 60)):$(printf %02d $((SECONDS % 60))) so far)"; }
 
-# Compiling all takes some 20 minutes of one CPU, and hardly gains from more than eight.
+# Compiling all takes some 13 minutes of one CPU, and hardly gains from more than eight.
 cpus=$(nproc)
-minutes=$(((20 + cpus - 1) / cpus))
+minutes=$(((13 + cpus - 1) / cpus))
 [ "$minutes" -ge 3 ] || minutes=3
 if [ -x "$plumb" ]; then
 	say "demo: plumb was built before; about a minute, unless much of it has changed"

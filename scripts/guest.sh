@@ -24,15 +24,19 @@ if [ "$machine" = x86_64 ]; then
 	# Not in .cargo/config.toml: on x86-64 it is the linker of build scripts as well, and any cc will do.
 	export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=x86_64-linux-gnu-gcc
 fi
-# What runs in an emulated guest is mostly its kernel; optimised, the program would take minutes more
-# to compile.
+# What runs in an emulated guest is mostly its kernel, and plumb for that machine runs in tests: optimised, they would
+# take minutes more to compile.
+export CARGO_PROFILE_RELEASE_OPT_LEVEL=1
 packages=(--package netplumb-agent)
 programs=(plumb-agent)
 if [ "${2-}" = --whole ]; then
 	packages+=(--package netplumb)
 	programs+=(plumb)
+	for crate in netplumb netplumb-engine netplumb-import netplumb-report netplumb-store; do
+		packages+=(--config "profile.release.package.$crate.opt-level=0")
+	done
 fi
-CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo build "${cargo_flags[@]}" --target "$triple" "${packages[@]}"
+cargo build "${cargo_flags[@]}" --target "$triple" "${packages[@]}"
 mkdir -p "$(dirname "$plumb")"
 for program in "${programs[@]}"; do
 	beside=$(dirname "$plumb")/$program-$machine

@@ -35,6 +35,16 @@ web_check() {
 }
 check "tsc" web_check
 check "docs/compatibility.md" scripts/compatibility.py --check
+check "ARCHITECTURE.md: crates" scripts/crates.py --check
+check "circles of imports" scripts/circles.py
+check "phrases (STYLE.md)" scripts/phrases.sh
+
+# The tool that checks licences takes minutes to compile.
+if [ -n "${CI-}" ] || [ -x "$target/tools/bin/cargo-deny" ]; then
+	check "licences" make --no-print-directory deny
+else
+	say "licences are not checked: make deny"
+fi
 
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'lint: failed: %s\n' "${failed[@]}" >&2

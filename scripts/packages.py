@@ -46,7 +46,7 @@ def of_sources():
 
 def of_setup():
     """Those of every group."""
-    groups = ["build", "run", "test", "guest-test", "arm64", "x86-64", "other-qemu"]
+    groups = ["build", "run", "test", "soak", "guest-test", "arm64", "x86-64", "other-qemu"]
     listed = subprocess.run(
         [ROOT / "scripts/setup.sh", "--list", *groups], stdout=subprocess.PIPE, text=True, check=True
     )

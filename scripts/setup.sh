@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to it that what the build, the lab and the tests need is there.
 #
-#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, guest-test, arm64, x86-64,
+#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, soak, guest-test, arm64, x86-64,
 #                                         other-qemu
 #   scripts/setup.sh --list GROUP...      names of packages, installed or not
 #
@@ -64,6 +64,13 @@ needs() {
 			/etc/ssl/certs/ca-certificates.crt ca-certificates
 		LIST
 		;;
+	soak)
+		# What builds a kernel, beside what builds plumb.
+		cat <<-LIST
+			bc bc
+			/usr/include/libelf.h libelf-dev
+		LIST
+		;;
 	test)
 		cat <<-LIST
 			clang-format clang-format
@@ -71,6 +78,7 @@ needs() {
 			/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
 			callgrind_annotate valgrind
 			nft nftables
+			mkfs.ext4 e2fsprogs
 			mkfs.xfs xfsprogs
 			iptables-legacy iptables
 			dpdk-testpmd dpdk-dev
@@ -90,6 +98,7 @@ needs() {
 			sysctl procps
 			python3 python3
 			/usr/lib/python3/dist-packages/prometheus_client python3-prometheus-client
+			/usr/lib/python3/dist-packages/jsonschema python3-jsonschema
 		LIST
 		# `go tool pprof` reads what `plumb report --pprof` writes.
 		if ! [ -x /usr/local/go/bin/go ]; then
@@ -245,7 +254,7 @@ ensure_rust() {
 		die "install it by https://rustup.rs, then: rustup toolchain install $(channel)"
 	}
 	say "installing the Rust toolchain $(channel)"
-	rustup toolchain install "$(channel)" --profile minimal \
+	rustup toolchain install "$(channel)" --no-self-update --profile minimal \
 		--component rustfmt --component clippy >&2 ||
 		die "run it where there is a network: rustup toolchain install $(channel)"
 }
@@ -306,7 +315,7 @@ ensure_other_qemu() {
 	write_qemus "$newest"
 }
 
-groups="build, run, test, guest-test, arm64, x86-64, other-qemu"
+groups="build, run, test, soak, guest-test, arm64, x86-64, other-qemu"
 optional=false list=false
 if [ "${1-}" = --list ]; then
 	list=true
@@ -319,7 +328,7 @@ fi
 [ $# -gt 0 ] || die "say which group: $groups"
 for group; do
 	case $group in
-	build | run | test | guest-test | arm64 | x86-64 | other-qemu) ;;
+	build | run | test | soak | guest-test | arm64 | x86-64 | other-qemu) ;;
 	*) die "no group \`$group\`: $groups" ;;
 	esac
 done

@@ -6,11 +6,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 
-built=$target/tests.json
-mkdir -p "$target"
-cargo test "${cargo_flags[@]}" --workspace --no-run \
-	--message-format=json-render-diagnostics >"$built"
+build_tests
 scripts/kernel.sh
+# Draws folded stacks. As a dependency of tests it would have most crates compiled once more
+# for them, with other features.
+tools=$(mkdir -p "$target/tools" && cd "$target/tools" && pwd)
+export PATH=$tools/bin:$PATH
+command -v inferno-flamegraph >/dev/null ||
+	CARGO_PROFILE_DEV_DEBUG=0 cargo install inferno --version 0.12.8 --locked --debug \
+		--root "$tools" --target-dir "$tools/build"
 PLUMB_TRIES=${PLUMB_TRIES:-20} PLUMB_KILLS=${PLUMB_KILLS:-200} \
 	scripts/tests.py "$built" --soak 2>&1 | tee "$target/soak.log"
 # Whoever asks for all of it has to get it.

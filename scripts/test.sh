@@ -10,14 +10,9 @@ cd "$(dirname "$0")/.."
 . scripts/common.sh
 
 log=$target/test.log
-built=$target/tests.json
 failed=()
 
-mkdir -p "$target"
-# With the features that tests ask for, so that nothing is compiled twice; the program is
-# built along with them.
-cargo test "${cargo_flags[@]}" --workspace --no-run \
-	--message-format=json-render-diagnostics >"$built"
+build_tests
 [ "${1-}" != --build ] || exit 0
 
 # Guests of arm64 need the agent built for them, and tests the program.
@@ -38,9 +33,9 @@ elif ! scripts/kernel.sh; then
 	say "no kernel: tests that boot a guest are skipped (plumb kernel add debian)"
 fi
 
-# In the log as well: a lint that is skipped is counted.
-scripts/lint.sh 2>&1 | tee "$log" || failed+=("lints")
-scripts/tests.py "$built" --times "$target/test-times" --ran "$target/test-ran" 2>&1 | tee -a "$log" || failed+=("tests")
+# Lints take minutes of CPU time and wait for nothing, tests wait for guests and timeouts: together they take less.
+scripts/tests.py "$built" --times "$target/test-times" --ran "$target/test-ran" --beside scripts/lint.sh 2>&1 |
+	tee "$log" || failed+=("tests or lints")
 
 # The HTML page: its figures in Node.js, its behaviour in a browser.
 web_tests() {

@@ -10,7 +10,8 @@ its own. With names, only the groups called so: the package, or the package and 
 file, as in `netplumb-store` or `netplumb/bench`; or single tests of them, as in
 `netplumb/bench::a_test`. What each wrote is printed when it is done; the seconds of
 each test, slowest first, go to the FILE of --times, and what the groups that passed
-ran on to that of --ran (see scripts/compatibility.py).
+ran on to that of --ran (see scripts/compatibility.py). The program of --beside runs at
+a low priority beside the groups that may run beside anything; the others wait for it.
 
 `cargo test` runs one program after the other, and most of ours wait for a guest or
 a timeout, or have one long test at their end. Nextest would run each test in a
@@ -77,7 +78,7 @@ FIRST = [
 ]
 
 # Those with tests that repeat what they do, as often as PLUMB_TRIES and PLUMB_KILLS
-# say: what `make soak` runs.
+# say, or that `make test` leaves out: what `make soak` runs.
 SOAK = [
     "netplumb/aa",
     "netplumb/aa_live",
@@ -86,13 +87,16 @@ SOAK = [
     "netplumb/experiments",
     "netplumb/host_settings",
     "netplumb/nics",
+    "netplumb/small_kernel",
     "netplumb/states",
     "netplumb/targets",
+    "netplumb-report",
     "netplumb-store/killed",
 ]
 
-# Room for the states of guests that all tests save: some 200 of 90 MB.
-STATES_BYTES = 24 << 30
+# Room for the states of guests that all tests save, some 200 of 90 MB, but no more than half of what is free. With
+# less, states go that another group needs again, and it boots.
+STATES_BYTES = min(24 << 30, shutil.disk_usage("/").free // 2)
 
 print_lock = threading.Lock()
 
@@ -127,9 +131,7 @@ class Group:
         """Run it to its end, and print what it wrote."""
         environment = dict(os.environ)
         environment["CARGO_MANIFEST_DIR"] = self.folder
-        # With fewer, states go that another group needs again, and it boots.
-        if shutil.disk_usage("/").free > 2 * STATES_BYTES:
-            environment.setdefault("PLUMB_CACHE_SIZE", str(STATES_BYTES))
+        environment.setdefault("PLUMB_CACHE_SIZE", str(STATES_BYTES))
         environment["RUST_TEST_THREADS"] = str(threads)
         # The harness has the time of each test behind this switch alone.
         environment["RUSTC_BOOTSTRAP"] = "1"
@@ -176,6 +178,36 @@ class Group:
             sys.stdout.flush()
 
 
+class Beside:
+    """A program at a low priority, which has ended when this has; none without one."""
+
+    def __init__(self, program):
+        self.program = program
+        self.passed = True
+
+    def __enter__(self):
+        if self.program:
+            self.out = tempfile.TemporaryFile()
+            self.child = subprocess.Popen(
+                ["nice", "-n", "19", self.program],
+                stdin=subprocess.DEVNULL,
+                stdout=self.out,
+                stderr=subprocess.STDOUT,
+            )
+        return self
+
+    def __exit__(self, raised, *_):
+        if not self.program:
+            return
+        if raised:
+            self.child.terminate()
+        self.passed = self.child.wait() == 0
+        with print_lock:
+            print(f"\n     Running {self.program}")
+            sys.stdout.write(text_of(self.out))
+            sys.stdout.flush()
+
+
 def of_program(message):
     """The groups of a program that cargo has built."""
     target = message["target"]
@@ -219,6 +251,7 @@ def main():
     parser.add_argument("built")
     parser.add_argument("--times")
     parser.add_argument("--ran")
+    parser.add_argument("--beside")
     parser.add_argument("--soak", action="store_true")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_intermixed_args()
@@ -245,7 +278,7 @@ def main():
     cpus = len(os.sched_getaffinity(0))
     shared = [group for group in every if not group.alone]
     shared.sort(key=lambda g: FIRST.index(g.name) if g.name in FIRST else len(FIRST))
-    with concurrent.futures.ThreadPoolExecutor(cpus) as pool:
+    with concurrent.futures.ThreadPoolExecutor(cpus) as pool, Beside(asked.beside) as beside:
         # What is raised there is raised here.
         list(pool.map(lambda group: group.run(cpus), shared))
     for group in every:
@@ -260,6 +293,7 @@ def main():
         with open(asked.ran, "w") as file:
             file.writelines(f"{line}\n" for line in sorted(set().union(*(g.ran for g in every))))
     failed = [group.name for group in every if not group.passed]
+    failed += [] if beside.passed else [asked.beside]
     if failed:
         sys.exit("failed: " + ", ".join(failed))
 

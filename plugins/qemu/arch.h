@@ -15,7 +15,7 @@
 
 #define STACK_UNKNOWN INT32_MIN
 
-/* Registers of arguments that are read, where there are so many. */
+/* Registers of arguments that are read, at most. */
 #define ARCH_ARGUMENTS 8
 
 struct arch {

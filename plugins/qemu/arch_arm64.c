@@ -154,7 +154,7 @@ static bool loads_stack(const uint8_t *code, size_t size)
 }
 
 /*
- * Where ftrace may call there are two NOPs, of which the first became `mov x9,
+ * Where ftrace may call there are two NOPs; the first became `mov x9,
  * x30` when the kernel booted; `bti c` or `paciasp` before it.
  */
 static bool may_begin(const struct qemu_plugin_tb *tb)

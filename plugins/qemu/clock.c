@@ -28,7 +28,7 @@ static struct {
 	void (*icount_update)(struct CPUState *cpu);
 	/* include/hw/core/cpu.h */
 	struct CPUState *(*qemu_get_cpu)(int index);
-	/* 0 without -icount; of include/sysemu/cpu-timers.h as well */
+	/* 0 without -icount; also of include/sysemu/cpu-timers.h */
 	const int *use_icount;
 } qemu;
 

@@ -300,7 +300,7 @@ static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half)
 	 * that is no call or return, and the instruction is retried. And QEMU
 	 * 7.2 does not end a callback when an exception leaves the block:
 	 * accesses in the other half of the address space do not belong to the
-	 * instruction. Nor do those of the kernel to memory of a program: what
+	 * instruction. Nor do the kernel's to memory of a program: what
 	 * its calls store is on its own stacks. Were one not to be seen, the
 	 * call would be counted as one without an address.
 	 */
@@ -381,8 +381,8 @@ static void on_discarded(void)
 }
 
 /*
- * Blocks stay as they are, and say nothing; those that are translated from now on
- * are as before ARM. To discard the former as well would leave QEMU 7.2 with
+ * Blocks stay as they are, and report nothing; blocks that are translated from now
+ * on are as before ARM. To discard the former, too, would leave QEMU 7.2 with
  * callbacks of theirs: it does not end them when an exception leaves the block.
  */
 static void disarm(void)

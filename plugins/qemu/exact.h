@@ -60,8 +60,8 @@ enum exact_record {
 	EXACT_STORE = 10,
 	/*
 	 * Registers when the block that was started last began, where calls are
-	 * traced: those of the first eight arguments, two words each, low and
-	 * high, 0 where there are fewer. p: 1 if a call led there, and the stack pointer was that of
+	 * traced: the first eight arguments', two words each, low and
+	 * high, 0 where there are fewer. p: 1 if a call led there, and the stack pointer was as at
 	 * EXACT_CALL, or else 0.
 	 */
 	EXACT_ARGUMENTS = 11,
@@ -75,7 +75,7 @@ enum exact_record {
 	EXACT_TEXT = 13,
 	/*
 	 * p: 1 if interrupts are masked behind the block that was started last,
-	 * which may have changed that, or else 0. Where the code does not say
+	 * which may have changed that, or else 0. Where the code does not show
 	 * it.
 	 */
 	EXACT_MASKED = 14,

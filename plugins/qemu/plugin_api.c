@@ -19,7 +19,7 @@ struct plugin_u64 {
 typedef void callback(void);
 typedef void callback_adder(qemu_plugin_id_t id, callback *call, void *data);
 
-/* Those of which a version of the interface has only one, by name. */
+/* Alternatives: a version of the interface has only one, by name. */
 static struct {
 	/* version 1 */
 	void (*inline_add)(struct qemu_plugin_insn *insn,

@@ -82,7 +82,7 @@ void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
 
 /* What differs between versions: plugin_api.c. */
 
-/* Find it in this QEMU; false if it is not there, which is said. */
+/* Find it in this QEMU; false, with an error printed, if it is not there. */
 bool plugin_open(const qemu_info_t *info);
 
 /* Call it when a block is translated, instead of what was to be called before. */

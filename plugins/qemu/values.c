@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Says at which calls and returns registers are to be read.
+ * Decides at which calls and returns registers are read.
  *
  * They are read only while a traced function runs, so that everything else costs
  * nothing. A traced function runs until the return address that its call stored

@@ -9,7 +9,7 @@
 
 /*
  * Take an option of the plugin, if it is one of these: `call=ADDRESS:TEXTS`
- * traces the kernel's function there, `user=HASH:OFFSET:TEXTS` that of a program
+ * traces the kernel's function there, `user=HASH:OFFSET:TEXTS` a program's
  * in a page with this hash, and `calls=all` all calls. TEXTS has a bit for each
  * argument that points to text. Numbers are hexadecimal.
  */
@@ -33,7 +33,7 @@ void values_forget(void);
 /* Whether a traced function runs, in any task. */
 bool values_inside(void);
 
-/* A traced function begins; the stack pointer is that of its call. */
+/* A traced function begins; the stack pointer is as at its call. */
 void values_enter(uint64_t sp);
 
 /* A function returned to where that was so. */

@@ -45,7 +45,7 @@
 #define MOST_STEP_NS 20000
 /* Further apart, an end would be noticed late. */
 #define LONGEST_STEP_NS 1000000
-/* As often it is said that the hosts go on: at every so many barriers. */
+/* Barriers between two lines in the log that the hosts go on. */
 #define LOGGED_BARRIERS 4096
 /* TCP tries again after 120 s at the latest: hosts that send nothing for longer hang. */
 #define LONGEST_SILENCE_NS 300000000000ll
@@ -61,8 +61,6 @@ static struct {
 	uint64_t step;
 	int64_t barrier_ns;   /* time of the next */
 	int64_t last_came_ns; /* of a frame from the other host */
-	struct queue outgoing;
-	int64_t first_outgoing_ns; /* when the first of them arrives */
 
 	uint64_t latched[WIRE_LATCHES][WIRE_VALUES];
 	uint64_t selected;
@@ -71,7 +69,7 @@ static struct {
 /* The end of a host. */
 static struct wire_end *const own_end = &wire_ends[0];
 
-/* What a plan needs of QEMU is not there: said with a remedy by who reads it. */
+/* What a plan needs of QEMU is not there: its reader reports that with a remedy. */
 #define refuse(...)                                                 \
 	do {                                                        \
 		fprintf(stderr, "netplumb: no wire: " __VA_ARGS__); \
@@ -112,7 +110,7 @@ static int64_t most(int64_t one, int64_t other)
 static void on_barrier(void *opaque)
 {
 	int64_t here_ns = quiet_until_ns();
-	int64_t there_ns = state.first_outgoing_ns;
+	int64_t there_ns = wire_peer.first_outgoing_ns;
 	bool expected = own_end->incoming.head;
 	uint32_t known = own_end->incoming.frames;
 	struct hello own = {
@@ -124,8 +122,7 @@ static void on_barrier(void *opaque)
 	int64_t first_ns;
 
 	(void)opaque;
-	other = wire_exchange(own, &state.outgoing, &own_end->incoming,
-			      &first_ns);
+	other = wire_exchange(own, &own_end->incoming, &first_ns);
 	there_ns = least(there_ns, other.quiet_until_ns);
 	here_ns = least(here_ns, first_ns);
 	if (own_end->incoming.frames > known) {
@@ -133,7 +130,6 @@ static void on_barrier(void *opaque)
 			own_end->incoming.frames - known;
 		state.last_came_ns = wire_now_ns();
 	}
-	state.first_outgoing_ns = NEVER_NS;
 	state.step++;
 	own_end->values[WIRE_BARRIERS]++;
 	if (!(state.step % LOGGED_BARRIERS))
@@ -167,12 +163,6 @@ static void on_barrier(void *opaque)
 			       own_end->incoming.head->at_ns);
 }
 
-void wire_to_peer(struct frame *frame)
-{
-	wire_append(&state.outgoing, frame);
-	state.first_outgoing_ns = least(state.first_outgoing_ns, frame->at_ns);
-}
-
 static void latch(uint64_t number)
 {
 	uint64_t *latched = state.latched[number % WIRE_LATCHES];
@@ -196,7 +186,7 @@ static void begin(void)
 	state.state = WIRE_TOGETHER;
 	state.step = 1;
 	state.barrier_ns = state.step_ns;
-	state.first_outgoing_ns = NEVER_NS;
+	wire_peer.first_outgoing_ns = NEVER_NS;
 	wire_set_timer(&state.barrier, state.barrier_ns);
 }
 

@@ -16,7 +16,7 @@
 
 /* Read: WIRE_MAGIC. Write: a command. */
 #define WIRE_COMMAND 0
-/* Read: a state. Write: the number of a value, plus 256 times that of a latch. */
+/* Read: a state. Write: the number of a value, plus 256 times a latch's. */
 #define WIRE_STATE 4
 /* Read: the value as it was at WIRE_LATCH, low and high half. */
 #define WIRE_LOW 8
@@ -46,7 +46,7 @@ enum wire_value {
 	WIRE_BYTES,	  /* theirs, with what a wire adds to each */
 	WIRE_BUSY_NS,	  /* how long they occupied the wire */
 	WIRE_LOST,	  /* lost by the wire */
-	WIRE_TOO_LONG,	  /* longer than the wire's MTU: lost as well */
+	WIRE_TOO_LONG,	  /* longer than the wire's MTU: lost, too */
 	WIRE_ARRIVED,	  /* handed to this host's NIC */
 	WIRE_HELD,	  /* of these, had to wait in the NIC for the driver */
 	WIRE_UNCONNECTED, /* sent while there was no wire: they went nowhere */

@@ -14,7 +14,7 @@
 struct wire_end {
 	const char *nic;	/* the hub port of its NIC */
 	struct wire_line line;	/* what it sends goes over */
-	struct wire_end *other; /* if that is in this guest as well */
+	struct wire_end *other; /* if that is in this guest, too */
 	bool connected;
 
 	struct net_client *nc;
@@ -38,8 +38,5 @@ void wire_keep_clock(void);
 
 /* Take what its NIC sends from the port of its hub; returns why not, or NULL. */
 const char *wire_take_over(struct wire_end *end);
-
-/* A frame is on its way to an end in another QEMU (wire.c). */
-void wire_to_peer(struct frame *frame);
 
 #endif

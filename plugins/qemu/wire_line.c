@@ -33,7 +33,7 @@ static uint64_t draw(struct wire_line *line)
 	return z ^ z >> 31;
 }
 
-/* How long so many bytes, and what a wire adds to them, occupy the wire. */
+/* How long these bytes, and what a wire adds to them, occupy the wire. */
 int64_t wire_occupied_ps(uint32_t bytes)
 {
 	uint64_t bits = 8 * ((uint64_t)bytes + wire_kind.overhead_bytes);

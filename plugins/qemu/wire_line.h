@@ -33,7 +33,7 @@ struct wire_line {
 /* Nothing is on it yet. */
 void wire_line_clear(struct wire_line *line);
 
-/* How long so many bytes, and what a wire adds to them, occupy it. */
+/* How long these bytes, and what a wire adds to them, occupy it. */
 int64_t wire_occupied_ps(uint32_t bytes);
 
 /*
@@ -43,10 +43,10 @@ int64_t wire_occupied_ps(uint32_t bytes);
 int64_t wire_cross(struct wire_line *line, int64_t now_ns, uint32_t bytes,
 		   uint64_t *values);
 
-/* Say in the log that the hosts go on, though they may send nothing. */
+/* Log that the hosts go on, though they may send nothing. */
 void wire_log_time(const struct wire_line *line);
 
-/* Say in the log that the next frame has arrived. */
+/* Log that the next frame has arrived. */
 void wire_log_arrival(const struct wire_line *line, int64_t now_ns);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "wire_peer.h"
 
-/* What is said of a frame before its bytes. */
+/* A frame's header: what goes before its bytes. */
 #define ABOUT_BYTES (sizeof(int64_t) + sizeof(uint32_t))
 
 struct wire_peer wire_peer = { .host = "?", .socket = -1 };
@@ -160,9 +160,17 @@ static uint8_t *room(size_t bytes)
 	return room;
 }
 
-struct hello wire_exchange(struct hello own, struct queue *outgoing,
-			   struct queue *incoming, int64_t *first_ns)
+void wire_to_peer(struct frame *frame)
 {
+	wire_append(&wire_peer.outgoing, frame);
+	if (frame->at_ns < wire_peer.first_outgoing_ns)
+		wire_peer.first_outgoing_ns = frame->at_ns;
+}
+
+struct hello wire_exchange(struct hello own, struct queue *incoming,
+			   int64_t *first_ns)
+{
+	struct queue *outgoing = &wire_peer.outgoing;
 	size_t left = sizeof(own) + outgoing->bytes;
 	uint8_t *out = room(left);
 	const uint8_t *at = out;
@@ -173,6 +181,7 @@ struct hello wire_exchange(struct hello own, struct queue *outgoing,
 	own.bytes = (uint32_t)outgoing->bytes;
 	memcpy(out, &own, sizeof(own));
 	pack(outgoing, out + sizeof(own));
+	wire_peer.first_outgoing_ns = NEVER_NS;
 	exchange(&at, &left, (uint8_t *)&other, sizeof(other), false);
 	if (other.step != own.step)
 		wire_fail("the other host is at barrier %llu, this one at %llu",

@@ -20,7 +20,7 @@ struct queue {
 	struct frame *head;
 	struct frame **tail;
 	uint32_t frames;
-	size_t bytes; /* of them all, and what is said of each */
+	size_t bytes; /* of them all, with each one's header */
 };
 
 /* What precedes the frames of a barrier. */
@@ -36,6 +36,8 @@ struct hello {
 struct wire_peer {
 	const char *host; /* the name of this one, for errors */
 	int socket;
+	struct queue outgoing;
+	int64_t first_outgoing_ns; /* when the first of them arrives */
 };
 
 extern struct wire_peer wire_peer;
@@ -48,12 +50,14 @@ struct frame *wire_new_frame(size_t bytes);
 void wire_append(struct queue *queue, struct frame *frame);
 struct frame *wire_take(struct queue *queue);
 
+/* A frame is on its way to an end in another QEMU: it goes at the next barrier. */
+void wire_to_peer(struct frame *frame);
+
 /*
- * Both hosts are at the same barrier: send what is outgoing, with what `own` says,
- * and append what comes, whose first arrives at `first_ns`. What the other one says
- * is returned.
+ * Both hosts are at the same barrier: send `own` and what is outgoing, and
+ * append what comes, whose first arrives at `first_ns`. Returns the other one's hello.
  */
-struct hello wire_exchange(struct hello own, struct queue *outgoing,
-			   struct queue *incoming, int64_t *first_ns);
+struct hello wire_exchange(struct hello own, struct queue *incoming,
+			   int64_t *first_ns);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * What wire.c takes of QEMU itself: functions that it exports for its modules,
  * and the beginnings of two structures. After the headers of QEMU 7.2, which are
- * named beside each, and compared with those of QEMU 10.0.
+ * named beside each, and compared with QEMU 10.0's.
  */
 #ifndef NETPLUMB_WIRE_QEMU_H
 #define NETPLUMB_WIRE_QEMU_H

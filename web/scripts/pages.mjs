@@ -32,10 +32,13 @@ const LAYERS = [
   "locking", "scheduling", "interrupt", "security", "library", "(no layer)",
 ];
 
+/** The schema that the page reads. */
+const SCHEMA = Number(/SCHEMA = (\d+);/.exec(readFileSync(new URL("../src/data.ts", import.meta.url), "utf8"))[1]);
+
 /** An empty page. */
 export function emptyPage(more = {}) {
   return {
-    schema: 2, diff: false, title: "A page", question: "", headline: [], warnings: [], unit: "instructions",
+    schema: SCHEMA, diff: false, title: "A page", question: "", headline: [], warnings: [], unit: "instructions",
     facts: [], trust: [], claims: [], functions: [], classes: [], ...more,
   };
 }

@@ -1,28 +1,29 @@
 /** The first thing on a page: its answer as a picture. */
 import { barList, MOST_ROWS, NAME_LETTERS } from "./barlist";
 import { cascade, changeSteps, waterfall } from "./bars";
-import { chartFigure, looks } from "./chart";
+import { chartFigure } from "./chart";
 import { order, toneOf } from "./colour";
 import type { Page, PageCompared, PageTable } from "./data";
 import { h } from "./dom";
 import { changePercent, cost, costIn, ns, ratioPercent, short, unitOf } from "./number";
 import { rateBars } from "./rates";
+import { looks } from "./series";
 import { stacked, type Part, type Row } from "./stacked";
 import { cellOf, figureOf } from "./table";
 import { look, meanOf, parts as stagesOf, wholeOf } from "./times";
 import { titleOf, type Glance } from "./tree";
 
-/** Charts, or waterfalls, that stand side by side. */
+/** The most charts or waterfalls side by side. */
 const SIDE_BY_SIDE = 2;
-/** Bars that differ by more than this have each a scale of its own. */
+/** Bars that differ by more than this each have their own scale. */
 const FAR_APART = 5;
-/** Functions on two clocks that are drawn. */
+/** The most functions on two clocks that are drawn. */
 const MOST_BOTH = 14;
 
-/** How many of its charts the picture has room for; the others come below it. */
+/** The number of charts in the picture; the others come below it. */
 export const chartsOf = (page: Page): number => (page.bench ? SIDE_BY_SIDE : 1);
 
-/** What is drawn of a page; nothing of one in which nothing was measured. */
+/** The picture of a page; none if nothing was measured. */
 export function answer(page: Page, all: Glance[], open: (index: number) => void): HTMLElement | null {
   const pictures = picturesOf(page, all, open);
   if (pictures.length === 0) {
@@ -51,7 +52,7 @@ function picturesOf(page: Page, all: Glance[], open: (index: number) => void): H
   return [...charts, ...whole(page, all, open, charts.length > 0)];
 }
 
-/** What every class is made of: stages, or layers. */
+/** The parts of every class: stages, or layers. */
 function whole(page: Page, all: Glance[], open: (index: number) => void, beside: boolean): HTMLElement[] {
   if (all.every((g) => (g.group.times?.stages ?? []).length > 0)) {
     return [budget(page, all, open)];
@@ -62,7 +63,7 @@ function whole(page: Page, all: Glance[], open: (index: number) => void, beside:
     return [];
   }
   if (!beside && drawn.length <= SIDE_BY_SIDE) {
-    // On one scale, unless one would be nothing on it.
+    // On one scale, unless one would be invisible on it.
     const most = Math.max(...drawn.map((g) => g.after));
     const own = most > FAR_APART * Math.min(...drawn.map((g) => g.after));
     return drawn.map((g) => waterfall(g, false, { title: titleOf(g.group), show, most: own ? 0 : most, note: own ? "each on a scale of its own" : "" }));
@@ -81,7 +82,7 @@ function whole(page: Page, all: Glance[], open: (index: number) => void, beside:
 
 const perOf = (all: Glance[]): string => [...new Set(all.map((g) => g.group.per))].join(" or ");
 
-/** What a packet's time goes into, stage by stage. */
+/** A packet's time, stage by stage. */
 function budget(page: Page, all: Glance[], open: (index: number) => void): HTMLElement {
   const of = all.map((g) => ({ g, times: g.group.times as NonNullable<typeof g.group.times> }));
   const totals = of.map(({ times }) => wholeOf(times)).filter((total) => total > 0);
@@ -99,12 +100,12 @@ function budget(page: Page, all: Glance[], open: (index: number) => void): HTMLE
   });
 }
 
-/** A class of a comparison: its sides, and by what parts they differ. */
+/** A class of a comparison: its sides, and the parts in which they differ. */
 interface Change {
   g: Glance;
   before: number;
   after: number;
-  /** Of times: whether it may be chance. */
+  /** Whether it may be chance, for times. */
   sure: boolean;
   picture: () => HTMLElement;
 }

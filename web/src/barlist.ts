@@ -21,13 +21,13 @@ export interface Bar {
 export interface BarRow {
   kind?: string;
   name: string;
-  /** Whether it is that of a function. */
+  /** Whether it is a function's name. */
   code?: boolean;
   /** Where a click on its name leads. */
   open?: (() => void) | undefined;
   figures: string[];
   bars: Bar[];
-  /** What its bars say, where figures do not. */
+  /** The meaning of its bars, where figures don't give it. */
   said?: string;
 }
 
@@ -36,7 +36,7 @@ export interface BarList {
   caption: Child[];
   rows: BarRow[];
   style?: Style;
-  /** What rows are called that lie in a box that scrolls. */
+  /** The name of rows in a box that scrolls. */
   scrolls?: string | null;
 }
 

@@ -20,7 +20,7 @@ export interface Step {
   figures: string[];
 }
 
-/** How a cost is written: instructions, or a time. */
+/** The format of a cost: instructions, or a time. */
 type Show = (value: number) => string;
 
 /** With its sign. */
@@ -44,7 +44,7 @@ export function changeSteps(before: number, after: number, parts: { name: string
   return out;
 }
 
-/** The steps of the waterfall: what each layer adds, or by what it changes. */
+/** The steps of the waterfall: each layer's cost, or its change. */
 export function steps(glance: Glance, diff: boolean, show: Show = cost): Step[] {
   const layers = [...glance.layers].sort(([a], [b]) => order(a) - order(b) || a.localeCompare(b));
   const out: Step[] = [];
@@ -66,14 +66,14 @@ export function steps(glance: Glance, diff: boolean, show: Show = cost): Step[] 
   return changeSteps(glance.before, glance.after, parts, show);
 }
 
-/** What a waterfall has otherwise than by itself. */
+/** Options of a waterfall among others. */
 export interface Waterfall {
   /** Before the caption: which class it is. */
   title?: string;
   /** After it. */
   note?: string;
   show?: Show;
-  /** What fills the width, where several stand side by side. */
+  /** The value that fills the width, where several are side by side. */
   most?: number;
 }
 
@@ -88,14 +88,14 @@ export function waterfall(glance: Glance, diff: boolean, options: Waterfall = {}
   return cascade(steps(glance, diff, options.show), caption, diff, options);
 }
 
-/** Steps that go on where the one before ended. */
+/** Steps that each begin at the previous one's end. */
 export function cascade(all: Step[], caption: string, diff: boolean, options: Waterfall = {}): HTMLElement {
   const show = options.show ?? cost;
-  // Of a comparison the changes are small beside the whole: begin where they are.
+  // In a comparison the changes are small relative to the whole: begin near them.
   const ends = all.flatMap((step) => (step.kind === "whole" ? [step.to] : [step.from, step.to]));
   const most = Math.max(...ends, options.most ?? 0, 1e-9);
   const least = diff ? Math.max(Math.min(...ends) - (most - Math.min(...ends)) * 0.25, 0) : 0;
-  // Where nothing changed there is nowhere to begin but at nothing.
+  // Without changes, begin at 0.
   const zoomed = least > most * 0.02 && least < most ? least : 0;
   const x = scaleLinear([zoomed, most], [0, 100]).clamp(true);
   const said = [caption, zoomed > 0 ? `; the scale begins at ${show(zoomed)}` : "", options.note ? `; ${options.note}` : ""].join("");
@@ -114,12 +114,12 @@ export function isFunction(symbol: string, name: string): boolean {
   return symbol.split(".")[0] === name;
 }
 
-/** Whether a symbol goes on where a name ends. */
+/** Whether a symbol continues a name. */
 export function isSuccessor(symbol: string, name: string): boolean {
   return symbol.startsWith(`${name}_`);
 }
 
-/** What became of the published top function: in a sentence, and which it is. */
+/** The published top function today: in a sentence, and its index. */
 export function published(
   group: PageClass,
   functions: PageFunction[],

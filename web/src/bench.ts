@@ -1,16 +1,17 @@
-/** Benches: how fast packets go, and where those went that did not. */
-import { chartFigure, looks } from "./chart";
+/** Benches: rates of packets, and where the others were lost. */
+import { chartFigure } from "./chart";
 import type { PageBench, PageFlow } from "./data";
 import { fold, h, section } from "./dom";
 import { flowFigure, lostOf } from "./flow";
 import { short, thousands } from "./number";
 import { latencyPart, rateBars, rateTable } from "./rates";
+import { looks } from "./series";
 import { costsFigure } from "./why";
 
-/** Ledgers that are unfolded: of those in which packets were lost. */
+/** The most unfolded ledgers, of those with losses. */
 const FEW = 4;
 
-/** The parts of a page that benches make. `drawn`: whether the bars are on it already. */
+/** A bench's parts of a page. `drawn`: whether the bars are on it already. */
 export function benches(bench: PageBench, drawn: boolean): HTMLElement[] {
   const parts: HTMLElement[] = [];
   if (bench.rates.arms.length > 0 || bench.charts.length > 0) {
@@ -37,13 +38,13 @@ export function benches(bench: PageBench, drawn: boolean): HTMLElement[] {
   return parts;
 }
 
-/** Those that don't add up first, as they say why there is no figure; then those that lost most. */
+/** Ledgers that don't add up first, as they explain missing figures; then the largest losses. */
 export function byLoss(flows: PageFlow[]): PageFlow[] {
   const rank = (flow: PageFlow): number => (flow.invalid === "" ? lostOf(flow) : 2);
   return [...flows].sort((a, b) => rank(b) - rank(a));
 }
 
-/** A ledger under its name, which says what was lost. */
+/** A ledger under its name, with the losses. */
 function foldedFlow(flow: PageFlow, at: number): HTMLElement {
   const lost = lostOf(flow);
   const [sent, left] = [flow.hops[0]?.entered ?? 0, flow.hops.at(-1)?.left ?? 0];

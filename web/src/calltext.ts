@@ -6,13 +6,13 @@ import { choice, field, h } from "./dom";
 import { short, thousands } from "./number";
 import { nameOf, type Tree } from "./tree";
 
-/** Rows of a side: more are no text that anybody reads. */
+/** The most rows of a side. */
 export const MOST_ROWS = 400;
 const NAME_LETTERS = 60;
 const LIMITS = ["0.1", "0.5", "1", "2", "5", "10"];
 const LIMIT = "1";
 
-/** A side of a tree: what is divided by what. */
+/** A side of a tree: costs and their divisor. */
 export interface Side {
   inclusive: Float64Array;
   packets: number;
@@ -62,7 +62,7 @@ export function textOf(tree: Tree, lines: Line[]): string {
   return lines.map((line) => `${line.share.toFixed(2).padStart(6)}%  ${"  ".repeat(line.depth)}${nameOf(tree, line.row)}\n`).join("");
 }
 
-/** The sides, with a choice of how much is left out. */
+/** The sides, with a choice of the threshold. */
 export function callText(tree: Tree, diff: boolean, unit: string): HTMLElement {
   const holder = h("div", { class: diff ? "calltext both" : "calltext" });
   // A function is found on the other side by pointing at it.

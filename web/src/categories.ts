@@ -1,10 +1,10 @@
 /** A chart over levels that are words: bars, a group for each. */
 import { barList, type BarRow } from "./barlist";
-import { HUES, asTable, type Looks } from "./chart";
 import type { PageChart } from "./data";
 import { h } from "./dom";
 import { short } from "./number";
 import { told } from "./plot";
+import { HUES, asTable, type Looks } from "./series";
 
 const NAME_LETTERS = 60;
 const SERIES_LETTERS = 30;

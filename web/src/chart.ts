@@ -7,37 +7,17 @@ import { h, s, type Child } from "./dom";
 import { amount, amountOf, axisBelow, axisBeside, drawable, drawn, fitted, leader, nearest, place, places, scaleOf, told, type Box, type Scale } from "./plot";
 import { plural, short } from "./number";
 import { categories, isOfNames } from "./categories";
-import { table } from "./table";
+import { HUES, LABEL_LETTERS, NAME_LETTERS, asTable, named, type Looks } from "./series";
 
-/** Hues that the colour-blind tell apart as well; marks differ too, for paper. */
-export const HUES = [250, 50, 150, 330, 200, 95, 290, 20];
 const MARKS = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond2, symbolCross];
-/** How large marks are, square pixels: ours, and those of others, which are hollow. */
+/** The size of marks, square pixels: ours, and published ones, which are hollow. */
 const MARK_SIZE = 50;
 const PUBLISHED_SIZE = 80;
-/** As wide as letters are on the average where they are wide. */
+/** The mean width of letters, rounded up. */
 const LETTER = 7;
-const LABEL_LETTERS = 40;
-const NAME_LETTERS = 60;
 const TALL = 340;
 /** More bands than this hide each other; each point has its interval anyway. */
 const MOST_BANDS = 8;
-
-/** What a series is drawn with, wherever it is: by its name. */
-export type Looks = Map<string, number>;
-
-/** Colours and marks for the series of some charts, the same name the same. */
-export function looks(charts: PageChart[]): Looks {
-  const found: Looks = new Map();
-  for (const chart of charts) {
-    for (const series of chart.series) {
-      if ((series.kind === "line" || series.kind === "points") && !found.has(series.name)) {
-        found.set(series.name, found.size);
-      }
-    }
-  }
-  return found;
-}
 
 /** The mark of a series at a place. */
 function mark(series: PageSeries, looks: Looks, x: number, y: number): SVGElement {
@@ -52,11 +32,7 @@ const styleOf = (series: PageSeries, looks: Looks): Record<string, string | numb
   "--hue": HUES[(looks.get(series.name) ?? 0) % HUES.length],
 });
 
-/** An axis in words: "rate, packets/s". */
-const named = (axis: { label: string; unit: string }): string =>
-  short(axis.unit === "" ? axis.label : axis.label === "" ? axis.unit : `${axis.label}, ${axis.unit}`, NAME_LETTERS);
-
-/** What a chart says, for who does not see it. */
+/** A chart in words, for screen readers. */
 export function described(chart: PageChart): string {
   const each = chart.series.map((series) => {
     const points = series.points;
@@ -93,7 +69,7 @@ interface Drawing {
 }
 
 function draw(chart: PageChart, shown: PageSeries[], looks: Looks, wide: number): Drawing {
-  // Scales are those of all series, so that nothing moves when one is taken away.
+  // Scales cover all series, so that nothing moves when one is taken away.
   const all = chart.series.flatMap((series) => drawn(chart, series));
   const ys = all.flatMap((point) => [point.y, point.low, point.high].filter((y): y is number => y !== null));
   const tall = wide < 560 ? 300 : TALL;
@@ -165,36 +141,7 @@ function draw(chart: PageChart, shown: PageSeries[], looks: Looks, wide: number)
   return { svg, x, wide, guide };
 }
 
-/** All of it as a table, which can be copied. */
-export function asTable(chart: PageChart): HTMLElement {
-  type Row = { series: PageSeries; point: PagePoint };
-  const rows: Row[] = chart.series.flatMap((series) => series.points.map((point) => ({ series, point })));
-  const hasIntervals = rows.some(({ point }) => point.low !== null);
-  const hasLabels = rows.some(({ point }) => point.label !== "");
-  const shown = (value: number | null): string => (value === null ? "-" : amount(value));
-  return table<Row>({
-    caption: short(chart.title, 200),
-    columns: [
-      { title: "series", value: (r) => short(r.series.name, NAME_LETTERS) },
-      { title: named(chart.x) || "x", value: (r) => r.point.x, show: (r) => chart.x.names?.[r.point.x] ?? shown(r.point.x) },
-      { title: named(chart.y) || "y", value: (r) => r.point.y, show: (r) => shown(r.point.y) },
-      ...(hasIntervals
-        ? (["low", "high"] as const).map((end) => ({
-            title: end,
-            hint: "of the interval",
-            value: (r: Row) => r.point[end] ?? Number.NaN,
-            show: (r: Row) => shown(r.point[end]),
-          }))
-        : []),
-      ...(hasLabels ? [{ title: "note", value: (r: Row) => short(r.point.label, LABEL_LETTERS) }] : []),
-    ],
-    rows,
-    sort: -1,
-    limit: 200,
-  });
-}
-
-/** A chart with its legend, what is told where it is pointed at, and its table. */
+/** A chart with its legend, tooltips, and its table. */
 export function chartFigure(chart: PageChart, looks: Looks): HTMLElement {
   if (isOfNames(chart)) {
     return categories(chart, looks);

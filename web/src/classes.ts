@@ -14,7 +14,7 @@ interface Row {
   cells: PageCell[];
 }
 
-/** One line for each arm and class, as the report declares it; what a class is made of is drawn here. */
+/** One line for each arm and class, as the report declares it; the parts of a class are drawn here. */
 export function summary(page: Page, of: PageTable, glances: Glance[], current: () => number, open: (index: number) => void): HTMLElement {
   const rows = glances.map((glance): Row => ({ glance, cells: of.rows[glance.index] ?? [] }));
   const text = (row: Row, name: string): string => cellOf(of.columns, row.cells, name).text;
@@ -45,7 +45,7 @@ export function summary(page: Page, of: PageTable, glances: Glance[], current: (
   return section("classes", "Arms and classes", body, staged ? key(glances.every((g) => g.group.times?.each) ? "span" : "packet") : null);
 }
 
-/** What a class is made of: an interval, stages or layers. */
+/** The parts of a class: an interval, stages or layers. */
 function pictureOf(page: Page, all: Glance[], staged: boolean): (g: Glance) => Child {
   if (page.diff) {
     return interval(all);

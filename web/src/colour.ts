@@ -1,8 +1,8 @@
 /**
  * Colours. A layer has a hue: the layers of the path go round the wheel in the
- * order in which a packet passes them, those that all share are paler. A change
- * is blue where it is less and orange where it is more, which the colour-blind
- * tell apart too.
+ * order in which a packet passes them, shared ones are paler. A change is blue
+ * where it is less and orange where it is more, which the colour-blind can
+ * distinguish too.
  */
 
 /** Layers in the order of the path, from the application down. */
@@ -40,7 +40,7 @@ export function tone(layer: string): Tone {
   return { hue: hash, chroma: 0.04 };
 }
 
-/** Where a layer stands: the path first, then the shared ones, then the others. */
+/** The order of a layer: the path first, then the shared ones, then the others. */
 export function order(layer: string): number {
   const path = PATH.indexOf(layer);
   if (path >= 0) {
@@ -50,13 +50,13 @@ export function order(layer: string): number {
   return shared >= 0 ? 100 + shared : 200;
 }
 
-/** Of a layer's tone, for a canvas. */
+/** The colour of a layer's tone, for a canvas. */
 export function fillOf(layer: string, dark: boolean): string {
   const { hue, chroma } = tone(layer);
   return `oklch(${dark ? 0.44 : 0.87} ${(chroma * (dark ? 0.85 : 0.65)).toFixed(3)} ${hue})`;
 }
 
-/** Of a change from -1 (all that is less) to 1 (all that is more). */
+/** The colour of a change from -1 (all gone) to 1 (all new). */
 export function changeFill(change: number, dark: boolean): string {
   const strength = Math.sqrt(Math.min(Math.abs(change), 1));
   if (strength === 0) {
@@ -69,7 +69,7 @@ export function changeFill(change: number, dark: boolean): string {
     : `oklch(${0.92 - 0.2 * strength} ${chroma} ${hue})`;
 }
 
-/** As properties of an element, for the style sheet to make a colour of. */
+/** Properties of an element, from which the style sheet makes a colour. */
 export function toneOf(layer: string): Record<string, number> {
   const { hue, chroma } = tone(layer);
   return { "--hue": hue, "--chroma": chroma };

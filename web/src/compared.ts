@@ -7,7 +7,7 @@ import type { Glance } from "./tree";
 
 const NAME_LETTERS = 60;
 
-/** Where ratios are drawn: as far from no change as the farthest end, to both sides. */
+/** The range of drawn ratios: as far from no change as the farthest end, to both sides. */
 export function reach(rows: PageCompared[]): number {
   const ends = rows.flatMap((row) => (row.ratio ? [row.ratio[1], row.ratio[2]] : []));
   const most = Math.max(...ends.map((ratio) => Math.abs(Math.log(Math.max(ratio, 1e-3)))), 0.01);

@@ -1,12 +1,12 @@
 /**
- * What a page is given: the twin of crates/report/src/page.rs, which says what
- * each field means.
+ * The data of a page: the twin of crates/report/src/page.rs, which documents
+ * each field.
  */
 
 import { short } from "./number";
 
 /** The schema that this page reads. */
-export const SCHEMA = 2;
+export const SCHEMA = 3;
 
 export interface Page {
   schema: number;
@@ -36,7 +36,7 @@ export interface Page {
   bench?: PageBench | null;
 }
 
-/** What was executed of a function. */
+/** The executed code of a function. */
 export interface PageCode {
   arm: string;
   function: number;
@@ -47,8 +47,8 @@ export interface PageCode {
 }
 
 /**
- * What a timer's samples would be of an arm, beside what it executed; or the shares that an experiment asks for, of
- * what was executed, sampled and published.
+ * A timer's samples of an arm, compared to its executed instructions; or the shares that an experiment asks for:
+ * executed, sampled and published.
  */
 export interface PageSampled {
   table: PageTable;
@@ -172,15 +172,15 @@ export interface PageLatency {
   note: string;
 }
 
-/** A note of the footer: what it is about, in a word, and what there is to say. */
+/** A note of the footer: its topic, in a word, and its text. */
 export interface Note {
   topic: string;
   text: string;
-  /** Whether it says that something is missing or wrong. */
+  /** Whether it reports that something is missing or wrong. */
   warning?: boolean;
 }
 
-/** What a packet costs along paths, in one unit; figures are in the order of the paths. */
+/** The cost of a packet along paths, in one unit; figures are in the order of the paths. */
 export interface PageCosts {
   title: string;
   unit: string;
@@ -278,7 +278,7 @@ export interface PageTimed {
   drops: PageTable;
   calibration: PageTable;
   losses: PageTable;
-  unwatched: PageTable;
+  not_measured: PageTable;
 }
 
 export interface PageLedger {
@@ -300,7 +300,7 @@ export interface PageTimes {
   /** Of what is compared. */
   columns?: PageColumn[];
   stage_columns?: PageColumn[];
-  /** What a time is of, if it is no packet's. */
+  /** The unit that a time is for, if not a packet. */
   each?: string;
   notes: string[];
 }
@@ -369,12 +369,12 @@ export async function decode(base64: string): Promise<Page> {
   return check(JSON.parse(await new Response(unpacked).text()) as Page);
 }
 
-/** What is used as a word in sentences and captions is no longer than this. */
+/** The most letters of a word in sentences and captions. */
 const WORD_LETTERS = 60;
 
 /**
- * That the data are of the schema, and that no tree refers to what there is not;
- * and words bounded, which are said in many places.
+ * Check that the data have the schema, and that trees only refer to existing
+ * functions; and bound words, which are used in many places.
  */
 export function check(page: Page): Page {
   if (page.schema !== SCHEMA) {

@@ -56,9 +56,9 @@ export function detail(page: Page, glance: Glance, drawn: boolean, alone: HTMLEl
     ...(first ? [icicle, threadsPart(page.threads)] : []),
     ...timed,
     section("layers", "Layers", drawn ? layerTable(page, group.layers) : h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff, { show: costIn(page.unit) }), layerTable(page, group.layers))),
-    // Percentiles come before who called whom.
+    // Percentiles come before calls.
     times && !page.diff ? section("functions", "Functions", timedFunctions(page, group, times)) : null,
-    // What changed has verdicts above, where it is of times.
+    // For times, changes have verdicts above.
     times && page.diff ? null : section("bars", page.diff ? "What changed most" : "Functions by share", page.diff ? changes(page, tree, all.functions, group.moves, pick) : barsPart(tree, glance, all.functions, pick)),
     first ? null : icicle,
     section("graph", "Call graph", callGraph(tree, all, page.diff, pick)),
@@ -68,7 +68,7 @@ export function detail(page: Page, glance: Glance, drawn: boolean, alone: HTMLEl
   return { element, icicle: shown.icicle };
 }
 
-/** What a class of times has beside its calls. */
+/** The sections of a class of times beside its calls. */
 function timedParts(group: PageClass, times: PageTimes, unit: string): HTMLElement[] {
   const out: HTMLElement[] = [];
   if (times.stages.length > 0) {
@@ -112,7 +112,7 @@ function layerTable(page: Page, of: PageTable | null | undefined): HTMLElement |
   return plain(of, { columns, sort: columns.findIndex((column) => column.key === key), bySize: page.diff });
 }
 
-/** A change as it is told, in its colour. */
+/** The text of a change, in its colour. */
 const changed = (cell: PageCell): HTMLElement => h("span", { class: (cell.value ?? 0) < 0 ? "less" : (cell.value ?? 0) > 0 ? "more" : "" }, cell.text);
 
 const ratio = (before: number, after: number): number =>
@@ -136,7 +136,7 @@ function sourceCell(source: string | null): HTMLElement | null {
   return source ? h("span", { class: "code", title: short(source, 400) }, pathEnd(source, 32)) : null;
 }
 
-/** What the table of functions sums up over the tree that is shown, by the keys of the report's columns. */
+/** Sums over the shown tree for the table of functions, by the keys of the report's columns. */
 function fromTree(page: Page, tree: Tree, pick: (fn: number) => void): Record<string, Drawn<FunctionSum>> {
   const after = (n: number): number => n / tree.packets;
   const before = (n: number): number => n / tree.packetsBefore;
@@ -179,7 +179,7 @@ function functionTable(page: Page, group: PageClass, tree: Tree, functions: Func
   const about = (f: FunctionSum) => page.functions[f.fn];
   const rows = new Map((group.rows ?? []).map((row) => [row.function, row.cells]));
   const all = columnsOf<FunctionSum>(group.columns ?? [], (f) => rows.get(f.fn) ?? [], fromTree(page, tree, pick));
-  // Where nothing is known, there is no column.
+  // A column without any value is left out.
   const columns = all.filter((column) => column.key !== "source" || functions.some((f) => column.value(f) !== ""));
   return table({
     caption: `Functions, ${unitOf(page.unit || "cost", group.per)}`,
@@ -195,7 +195,7 @@ function functionTable(page: Page, group: PageClass, tree: Tree, functions: Func
 
 const MOST_CHANGES = 16;
 
-/** Of a comparison: the functions whose own cost changed most, and what moved. */
+/** In a comparison: the functions whose own cost changed most, and moves. */
 function changes(
   page: Page,
   tree: Tree,

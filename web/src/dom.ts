@@ -1,6 +1,6 @@
 /**
- * Elements. Text goes in as text: nothing of this page is ever read as HTML, and
- * its policy (require-trusted-types-for) sees to it.
+ * Elements. Text is inserted as text: nothing in this page is ever parsed as HTML,
+ * which its policy (require-trusted-types-for) enforces.
  */
 
 export type Child = Node | string | null | undefined | false;
@@ -49,13 +49,13 @@ export function s<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
-/** A section with its heading, by which the page's parts are found. */
+/** A section with its heading, for navigation between the page's parts. */
 export function section(id: string, title: string, ...children: Child[]): HTMLElement {
   return h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...children);
 }
 
 /**
- * A part that is folded until it is asked for, and made then: with a click, a key, or by
+ * A part that is folded, and made only when it is unfolded: by a click, a key, or
  * [`unfoldAll`] for paper.
  */
 export function fold(summary: Child[], make: () => Child[], properties: Record<string, Value> = {}): HTMLDetailsElement {
@@ -75,7 +75,7 @@ export function fold(summary: Child[], make: () => Child[], properties: Record<s
   return folded;
 }
 
-/** Unfold all that is folded, but for what would be as long as a tree; says what it unfolded. */
+/** Unfold all folded parts, except ones as long as a tree; returns the unfolded ones. */
 export function unfoldAll(within: Element): HTMLDetailsElement[] {
   const unfolded: HTMLDetailsElement[] = [];
   for (;;) {
@@ -92,7 +92,7 @@ export function unfoldAll(within: Element): HTMLDetailsElement[] {
   }
 }
 
-/** Mark at which edges a scrolled element goes on, for the style sheet to show it. */
+/** Mark the edges beyond which a scrolled element continues, for the style sheet. */
 export function cued<E extends HTMLElement>(element: E): E {
   const look = (): void => {
     const right = element.scrollWidth - element.clientWidth - element.scrollLeft > 1;
@@ -124,7 +124,7 @@ export function choice(options: [string, string][], chosen: string, pick: (value
   return select;
 }
 
-/** Put on the clipboard; where a browser has none for a file, by the old way. */
+/** Copy to the clipboard; where a browser has no such API for files, by the old command. */
 export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -3,7 +3,7 @@ import type { Fact, Note, Page } from "./data";
 import { cued, fold, h, type Child } from "./dom";
 import { plural, short } from "./number";
 
-/** Facts that everybody looks for, in this order; the others come after them. */
+/** The main facts, in this order; the others come after them. */
 const KEY_FACTS = [
   "kernel.release", "kernel.mitigations", "vm.qemu", "vm.cpu", "clock", "plumb.version", "plumb.argv",
 ];

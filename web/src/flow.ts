@@ -6,24 +6,24 @@ import { h, s, type Child } from "./dom";
 import { percent, share, short, thousands } from "./number";
 import { fitted } from "./plot";
 
-/** How wide all packets are. */
+/** The width of all packets together. */
 const BAND = 100;
-/** How high a place is where they are counted. */
+/** The height of a place where they are counted. */
 const NODE = 7;
 /** Where all text begins, and how much further in that of causes does. */
 const TEXT = BAND + 26;
 const INDENT = 12;
 const LINE = 15;
 const GAP = 8;
-/** As wide as letters are on the average where they are wide. */
+/** The mean width of letters, rounded up. */
 const LETTER = 7;
 const CAUSE_LETTERS = 60;
 /** Where it wraps. */
 const TEXT_LETTERS = 160;
-/** What nobody knows where it went. */
+/** The cause of unaccounted packets. */
 export const MISSING = "nobody knows where";
 
-/** Text in lines, of which the first is at this height. */
+/** Text in lines; the first is at this height. */
 interface Lines {
   lines: string[];
   y: number;
@@ -50,7 +50,7 @@ export interface Layout {
   branches: Branch[];
 }
 
-/** Everything that did not get on, the largest first: those leave furthest from what goes on. */
+/** All losses, the largest first: these leave furthest from the packets that continue. */
 function leaving(hop: PageHop): { cause: string; count: number; missing: boolean }[] {
   const all = hop.dropped.map(([cause, count]) => ({ cause, count, missing: false }));
   if (hop.missing > 0) {
@@ -59,7 +59,7 @@ function leaving(hop: PageHop): { cause: string; count: number; missing: boolean
   return all.sort((a, b) => b.count - a.count);
 }
 
-/** Words in lines of so many letters; a word that is longer is cut. */
+/** Words in lines of this many letters; a longer word is cut. */
 export function wrapped(text: string, letters: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ").map((word) => short(word, letters))) {
@@ -73,7 +73,7 @@ export function wrapped(text: string, letters: number): string[] {
   return lines;
 }
 
-/** Where everything goes, in a picture so wide: down the page, and to the right what is lost. */
+/** The layout in a picture of this width: down the page, with losses to the right. */
 export function layout({ hops }: PageFlow, wide: number): Layout {
   const most = max(hops, (hop) => Math.max(hop.entered, hop.left)) || 1;
   const across = scaleLinear([0, most], [0, BAND]);
@@ -113,7 +113,7 @@ export function lostOf(flow: PageFlow): number {
   return came > 0 ? Math.max(1 - left / came, 0) : 0;
 }
 
-/** What it says, for who does not see it. */
+/** The picture in words, for screen readers. */
 export function described(flow: PageFlow): string {
   return flow.hops
     .map((hop) => {

@@ -14,7 +14,7 @@ export interface Frames {
   icicle: Icicle;
 }
 
-/** What there is to say of a row. */
+/** The details of a row. */
 export function describe(tree: Tree, row: number, diff: boolean): [string, string][] {
   const after = tree.inclusive[row] / tree.packets;
   const self = tree.self[row] / tree.packets;
@@ -57,7 +57,7 @@ export function describe(tree: Tree, row: number, diff: boolean): [string, strin
 /** The part of a page that shows one class's frames. */
 export function frames(page: Page, whole: Tree, per: string): Frames {
   let tree = whole;
-  // Until what the address asks for is shown, nothing is written to it.
+  // Don't write to the address until its state is shown.
   let following = false;
   const tellAddress: typeof say = (changes) => following && say(changes);
   const found = h("span", { class: "status found", role: "status", "aria-live": "polite" });
@@ -179,7 +179,7 @@ export function frames(page: Page, whole: Tree, per: string): Frames {
   const key = h("div", { class: "legend" }, ...legend(whole, page.diff ? "inclusive" : "layer", page.diff));
   tell(0);
 
-  /** Show what the address asks for; what the tree does not have is left out. */
+  /** Show the state in the address, without parts that the tree does not have. */
   function follow(): void {
     const callee = whole.functions.findIndex((f) => f.name === said("callers"));
     if (callee >= 0 && whole.fn.includes(callee)) {
@@ -263,7 +263,7 @@ function legend(tree: Tree, colouring: Colouring, diff: boolean): HTMLElement[] 
 /** Callees shown at once; the rest on demand. */
 const OUTLINE_STEP = 50;
 
-/** Rows as a list that unfolds, for who can't see or use the canvas. */
+/** Rows as a list that unfolds, for readers who can't see or use the canvas. */
 function outlineOf(tree: Tree, rows: ArrayLike<number>, diff: boolean): HTMLElement[] {
   const items: HTMLElement[] = [];
   const shown = Math.min(rows.length, OUTLINE_STEP);

@@ -1,6 +1,6 @@
 /**
- * The call graph: which function calls which, and what that costs. Functions and
- * calls below a threshold are left out; dagre lays out the rest.
+ * The call graph: callers, callees and the cost of calls. Functions and calls below
+ * a threshold are left out; dagre lays out the rest.
  */
 import { Graph } from "@dagrejs/graphlib";
 import { layout } from "@dagrejs/dagre";
@@ -11,7 +11,7 @@ import { isDark } from "./icicle";
 import { change, cost, percent, plural, share, short, thousands } from "./number";
 import type { Edge, FunctionSum, Sums, Tree } from "./tree";
 
-/** More than these are no picture. */
+/** The most functions of a readable picture. */
 export const MOST_NODES = 120;
 /** Shares of the whole at which to cut, percent. */
 export const THRESHOLDS = [0.1, 0.2, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 50];
@@ -33,14 +33,14 @@ const weight = (tree: Tree, of: { inclusive: number; inclusiveBefore: number }):
   Math.max(of.inclusive / tree.packets, of.inclusiveBefore / tree.packetsBefore);
 
 /**
- * How much a call that is this share of the whole keeps its ends together. A whole number: with
- * others, dagre's sums are off by rounding, and it looks for an edge that there is not.
+ * How much a call with this share of the whole keeps its ends together. An integer: otherwise
+ * rounding in dagre's sums makes it look for an edge that does not exist.
  */
 export function pull(share: number): number {
   return Math.round(1 + 20 * share);
 }
 
-/** The part of the graph from a threshold on, less what is below collapsed functions. */
+/** The part of the graph from a threshold on, without callees of collapsed functions. */
 export function part(tree: Tree, sums: Sums, threshold: number, collapsed: ReadonlySet<number>): Part {
   const least = (threshold / 100) * tree.width[0];
   const kept = sums.functions
@@ -76,7 +76,7 @@ export function part(tree: Tree, sums: Sums, threshold: number, collapsed: Reado
       }
     }
   };
-  // All begins where nobody calls; and in a circle that nobody calls, where most is.
+  // Start at functions without callers and, in a cycle without callers, at the largest.
   const starts: number[] = [];
   const all = new Set<number>();
   for (const f of [...kept.filter((f) => !called.has(f.fn)), ...kept]) {
@@ -151,18 +151,18 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
 
   function place(): void {
     inner.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
-    // What is beyond the edges has no bars to scroll by.
+    // There are no scroll bars for parts beyond the edges.
     hint.hidden = size.width * view.scale <= scroller.clientWidth && size.height * view.scale <= scroller.clientHeight;
   }
 
   function fit(): void {
     const wide = scroller.clientWidth || 800;
     const high = scroller.clientHeight || 520;
-    // Not so small that nothing can be read: then it is for panning.
+    // Not too small to read: beyond that, pan.
     const scale = Math.min(Math.max(Math.min(wide / (size.width + 24), high / (size.height + 24)), 0.75), 1);
     view = { scale, x: (wide - size.width * scale) / 2, y: 12 };
     if (size.width * scale > wide - 24) {
-      // What costs most is in sight.
+      // The most expensive function is in sight.
       view.x = Math.min(Math.max(wide / 2 - first * scale, wide - 12 - size.width * scale), 12);
     }
     place();
@@ -282,7 +282,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
       return change(e.inclusive / tree.packets - e.inclusiveBefore / tree.packetsBefore, tree.show);
     }
     const calls = e.calls / tree.packets;
-    // Samples don't tell how often a function was called.
+    // Samples don't count calls.
     const times = tree.counted === "calls" && calls > 0 && calls !== 1 ? ` \u00b7 ${cost(calls)}\u00d7` : "";
     return tree.show(e.inclusive / tree.packets) + times;
   };
@@ -301,7 +301,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     );
   }
 
-  /** What stands below a function's name. */
+  /** The text below a function's name. */
   function figuresOf(f: FunctionSum): string {
     const [is, was] = [f.inclusive / tree.packets, f.inclusiveBefore / tree.packetsBefore];
     return diff ? `${tree.show(was)} \u2192 ${tree.show(is)} (${change(is - was, tree.show)})` : `${tree.show(is)} \u00b7 self ${tree.show(f.self / tree.packets)}`;

@@ -1,14 +1,14 @@
-/** What was asked and what came of it, in words. */
+/** The question and the results, in words. */
 import type { Page } from "./data";
 import { fold, h } from "./dom";
 import { plural, short } from "./number";
 
 const TEXT_LETTERS = 2000;
-/** Sentences and warnings that stand above the picture; the others are folded. */
+/** The most sentences and warnings above the picture; the others are folded. */
 const MOST_SENTENCES = 3;
 const MOST_WARNINGS = 2;
 
-// No plain object: a verdict could be called "constructor".
+// Not a plain object: a verdict could be called "constructor".
 const VERDICTS = new Map<string, [string, string]>([
   ["holds", ["holds", "\u2713 holds"]],
   ["does not hold", ["fails", "\u2717 does not hold"]],
@@ -31,13 +31,13 @@ export function overview(page: Page, picture: HTMLElement | null): HTMLElement {
   );
 }
 
-/** Lines, of which the first few are not folded. */
+/** Lines; only the first few are not folded. */
 function lines(all: string[], most: number, one: string, properties: Record<string, string>): HTMLElement | null {
   if (all.length === 0) {
     return null;
   }
   const item = (line: string): HTMLElement => h("li", {}, short(line, TEXT_LETTERS));
-  // One line takes no more room than what would unfold it.
+  // One line takes no more room than the control that would unfold it.
   const shown = all.length <= most + 1 ? all : all.slice(0, most);
   const rest = all.slice(shown.length);
   return h(
@@ -48,7 +48,7 @@ function lines(all: string[], most: number, one: string, properties: Record<stri
   );
 }
 
-/** What was claimed, and what the data say of it. */
+/** Claims and their verdicts. */
 export function claims(page: Page): HTMLElement | null {
   if (page.claims.length === 0) {
     return null;

@@ -1,6 +1,6 @@
 /**
  * Log-linear histograms of nanoseconds, drawn: the twin of
- * crates/stats/src/histogram.rs, which says what a bucket is.
+ * crates/stats/src/histogram.rs, which defines the buckets.
  */
 import { max, sum } from "d3-array";
 import { scaleLog } from "d3-scale";
@@ -9,7 +9,7 @@ import { h, s } from "./dom";
 import { nsUnit, percent, plural, share, thousands } from "./number";
 import { axisBelow, fitted, ratioScale } from "./plot";
 
-/** As wide as letters are on the average where they are wide. */
+/** The mean width of letters, rounded up. */
 const LETTER = 7.5;
 const SUB = 16;
 const LAST = 511;
@@ -44,7 +44,7 @@ export function bins(buckets: Bucket[], fine = false): Bin[] {
   return [...found.values()].sort((a, b) => a.from - b.from);
 }
 
-/** Where a time is on a scale of octaves; what is below a nanosecond is at its left end. */
+/** The place of a time on a scale of octaves; times below a nanosecond are at its left end. */
 const octave = (ns: number): number => Math.log2(Math.max(ns, 1));
 
 /** The octaves that some histograms are within. */
@@ -62,7 +62,7 @@ export function span(all: Bucket[][]): [number, number] {
   return low < high ? [low, high] : [0, 1];
 }
 
-/** What a histogram says, in words. */
+/** A histogram in words. */
 export function described(buckets: Bucket[]): string {
   const all = bins(buckets);
   const timed = sum(all, (bin) => bin.count);
@@ -108,7 +108,7 @@ function tick(ns: number): string {
   return ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${ns / 1e3} us` : ns < 1e9 ? `${ns / 1e6} ms` : `${ns / 1e9} s`;
 }
 
-/** The picture of a large one, so wide, with marks at times of note. */
+/** The picture of a large one, this wide, with marks at notable times. */
 function picture(buckets: Bucket[], all: Bin[], [low, high]: [number, number], marks: [string, number | null][], wide: number): SVGElement {
   const tall = 190;
   const base = tall - 22;
@@ -116,7 +116,7 @@ function picture(buckets: Bucket[], all: Bin[], [low, high]: [number, number], m
   const x = ratioScale([2 ** low, 2 ** high], [8, wide - 8], 60);
   const tops = heights(all);
   const timed = sum(all, (bin) => bin.count);
-  // A mark whose name would be written over another goes below it.
+  // A mark whose name would overlap another goes below it.
   const rows = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
   const placed = marks
     .filter((mark): mark is [string, number] => mark[1] !== null)
@@ -148,10 +148,10 @@ function picture(buckets: Bucket[], all: Bin[], [low, high]: [number, number], m
   );
 }
 
-/** A large one with its scale, marks at times of note, and all of it as a table. */
+/** A large one with its scale, marks at notable times, and its data as a table. */
 export function histogram(title: string, buckets: Bucket[], marks: [string, number | null][]): HTMLElement {
   const [low, high] = span([buckets]);
-  // What lies close together is told apart.
+  // Distinguish times that are close together.
   const all = bins(buckets, high - low <= 2);
   if (all.length === 0) {
     return h("p", {}, "Nothing was timed.");

@@ -1,7 +1,7 @@
 /**
  * The icicle: a calling-context tree drawn from the top down, each frame as wide
- * as what it cost with all that it called. On a canvas, and only what can be seen
- * is drawn, so that a hundred thousand frames are no matter.
+ * as its inclusive cost. On a canvas, and only visible frames are drawn, so that a
+ * hundred thousand frames are no problem.
  */
 import { changeFill, fillOf } from "./colour";
 import { h } from "./dom";
@@ -14,17 +14,17 @@ const FONT = 11.5;
 const PAPER = 900;
 /** Narrower than this, pixels, frames of one caller are drawn as one. */
 const THIN = 0.4;
-/** Of the whole width: rows of less are not read, but zoomed into. */
+/** A share of the width: narrower rows are not readable without zooming. */
 const READABLE = 0.01;
 
 export type Colouring = "layer" | "inclusive" | "self";
 
 export interface Callbacks {
-  /** What there is to say of a row: lines of a label and a value. */
+  /** The details of a row: lines of a label and a value. */
   describe: (tree: Tree, row: number) => [string, string][];
   /** A row was chosen, by mouse or key. */
   chosen: (row: number) => void;
-  /** What is to be seen has changed: the row, and what `restore` takes to show the same again. */
+  /** The view has changed: the row, and an argument for `restore` to show the same again. */
   zoomed: (row: number, extent: string) => void;
 }
 
@@ -117,7 +117,7 @@ export class Icicle {
     this.draw();
   }
 
-  /** What is to be seen: nothing for the whole, a row that fills the width, or from where to where. */
+  /** The view: none for the whole, a row that fills the width, or a range. */
   private get extent(): string {
     const { tree, focus, from, to } = this;
     const whole = tree.width[0] || 1;
@@ -141,7 +141,7 @@ export class Icicle {
     }
   }
 
-  /** One step out: to the caller that is wider. */
+  /** One step out: to the nearest wider caller. */
   out(): void {
     let row = this.focus;
     const wide = this.to - this.from;
@@ -162,7 +162,7 @@ export class Icicle {
     this.draw();
   }
 
-  /** Go to a row: choose it, and see to it that it can be seen. */
+  /** Go to a row: choose it, and make it visible. */
   select(row: number): void {
     this.selected = row;
     const left = this.tree.left[row];
@@ -221,7 +221,7 @@ export class Icicle {
     const dark = !this.forPrint && isDark();
     this.fills.clear();
     const all = (tree.deepest + 1) * ROW;
-    // As high as what can be read of the whole; what is deeper, and thin, is scrolled to.
+    // As high as the readable part of the whole; deeper, thin rows are scrolled to.
     const high = Math.min(all, this.forPrint ? PAPER : Math.max(Math.min((this.seen + 2) * ROW, window.innerHeight * 0.78), 240));
     this.spacer.style.height = `${all}px`;
     scroller.style.height = `${high + 2}px`;
@@ -307,7 +307,7 @@ export class Icicle {
     this.outline(context, perUnit, top, dark);
   }
 
-  /** Those children of a row that are too thin to be told apart, as one. */
+  /** The children of a row that are too thin to distinguish, as one. */
   private paintThin(
     context: CanvasRenderingContext2D,
     row: number,
@@ -432,7 +432,7 @@ export class Icicle {
     }
     this.selected = row;
     this.callbacks.chosen(row);
-    // On what fills the width already, it is the way back.
+    // On a row that already fills the width, it zooms back out.
     if (row === this.focus) {
       this.out();
     } else {

@@ -4,7 +4,7 @@ import "./bench.css";
 import { index, said, say } from "./address";
 import { answer, chartsOf, isWaterfall } from "./answer";
 import { benches } from "./bench";
-import { chartFigure, looks } from "./chart";
+import { chartFigure } from "./chart";
 import { summary } from "./classes";
 import { codePart } from "./code";
 import { decode, type Page } from "./data";
@@ -15,6 +15,7 @@ import { heatPart } from "./heat";
 import { claims, overview } from "./head";
 import { short } from "./number";
 import { sampledPart, sharesPart } from "./sampled";
+import { looks } from "./series";
 import { beside as besideTimes } from "./times";
 import { plain } from "./table";
 import { chooser, isProfile, only, threadsPart } from "./threads";
@@ -27,7 +28,7 @@ const PARTS: [string, string][] = [
   ["heat", "Over time"], ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
 
-/** Which of the pages of a file is shown, and what shows another. */
+/** The shown page of a file, and the way to show another. */
 interface Views {
   names: string[];
   current: number;
@@ -86,7 +87,7 @@ function build(page: Page, views: Views): void {
     } else {
       const key = said("of") ?? "";
       const select = profile ? chooser(page, key, (of) => {
-        // Rows are those of all threads; what is zoomed to may be nothing of this one.
+        // Rows cover all threads; the zoomed row may have no samples of this one.
         say({ of, zoom: null, frame: null, callers: null });
         draw();
       }) : null;
@@ -197,7 +198,7 @@ function build(page: Page, views: Views): void {
   );
 }
 
-/** Without losing from the address which class it is. */
+/** Jump to a part, keeping the class in the address. */
 function jump(event: Event, id: string): void {
   event.preventDefault();
   document.getElementById(id)?.scrollIntoView({ block: "start" });
@@ -207,7 +208,7 @@ async function start(): Promise<void> {
   const data = document.getElementById("plumb-data");
   // Several pages are separated by white space.
   const packed = (data?.textContent ?? "").trim().split(/\s+/);
-  // What is unpacked need not be kept packed.
+  // The packed data are no longer needed.
   data?.remove();
   const root = document.documentElement.dataset;
   let names: string[] = [];

@@ -7,17 +7,17 @@ export function thousands(n: number): string {
   return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
-/** So many of them. */
+/** A count with its noun. */
 export function plural(n: number, one: string): string {
   return `${thousands(n)} ${one}${n === 1 ? "" : "s"}`;
 }
 
-/** What costs are: percentages are of samples, all else of a packet, run or second. */
+/** The unit of costs in words: percentages are of samples, all others per packet, run or second. */
 export function unitOf(unit: string, per: string): string {
   return unit === "percent" ? "percent of samples" : `${unit} per ${per}`;
 }
 
-/** A cost for each packet: whole where it is, else to one decimal, or to two below ten. */
+/** A cost per packet: without decimals if it is whole, else with one, or two below ten. */
 export function cost(value: number): string {
   if (!Number.isFinite(value)) {
     return "-";
@@ -62,7 +62,7 @@ export function nsUnit(value: number | null | undefined): string {
   return text === "-" || text === "0" || text.endsWith("s") ? text : `${text}\u202fns`;
 }
 
-/** How a cost of a unit is written: with it, where figures of several sizes have different ones. */
+/** The format of a cost of a unit: with the unit, where figures of several sizes have different ones. */
 export function costIn(unit: string): (value: number) => string {
   return unit === "ns" ? nsUnit : unit === "percent" ? (value) => `${cost(value)}%` : cost;
 }
@@ -78,7 +78,7 @@ export function change(value: number, show: (value: number) => string = cost): s
   return value > 0 ? `+${show(value)}` : show(value);
 }
 
-/** A part of a whole, in percent; of nothing, none. */
+/** A part of a whole, in percent; 0 if the whole is 0. */
 export function share(part: number, whole: number): number {
   return whole > 0 ? (part * 100) / whole : 0;
 }
@@ -88,7 +88,7 @@ export function percent(value: number): string {
   return Number.isFinite(value) ? `${value.toFixed(1).replace("-", MINUS)}%` : "-";
 }
 
-/** A change in percent of what was before, with its sign; of nothing, "new". */
+/** A change in percent of the value before, with its sign; "new" if that was 0. */
 export function changePercent(before: number, after: number): string {
   if (before === after) {
     return "0.0%";
@@ -103,7 +103,7 @@ export function changePercent(before: number, after: number): string {
   return value > 0 ? `+${percent(value)}` : percent(value);
 }
 
-/** The end of a path, which tells it from others: from a folder on, if there is room. */
+/** The distinctive end of a path: from a folder on, if there is room. */
 export function pathEnd(path: string, limit: number): string {
   const all = short(path, 4096);
   const letters = [...all];
@@ -115,7 +115,7 @@ export function pathEnd(path: string, limit: number): string {
   return `\u2026${folder > 0 ? end.slice(folder) : end}`;
 }
 
-/** At most `limit` characters, on one line, with nothing in it that is no letter. */
+/** At most `limit` characters, on one line, without active characters. */
 export function short(text: string, limit: number): string {
   let out = "";
   let count = 0;

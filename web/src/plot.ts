@@ -1,4 +1,4 @@
-/** What charts are drawn by: scales, axes with round numbers on them, and room for labels. */
+/** The basis of charts: scales, axes with round numbers on them, and room for labels. */
 import { extent, leastIndex, pairs, ticks } from "d3-array";
 import { axisBottom, axisLeft, type Axis } from "d3-axis";
 import { scaleLinear, scaleLog, type ScaleLinear, type ScaleLogarithmic } from "d3-scale";
@@ -7,7 +7,7 @@ import type { PageAxis, PageChart, PagePoint, PageSeries } from "./data";
 import { h, s } from "./dom";
 import { thousands } from "./number";
 
-/** From values to places, what is beyond its ends at its ends, and the round values in between. */
+/** From values to places, clamped to the ends, with the round values in between. */
 export interface Scale {
   at: ScaleLinear<number, number> | ScaleLogarithmic<number, number>;
   ticks: number[];
@@ -20,7 +20,7 @@ export const drawable = (chart: PageChart, point: PagePoint): boolean =>
 /** Points of a series that have a place. */
 export const drawn = (chart: PageChart, series: PageSeries): PagePoint[] => series.points.filter((point) => drawable(chart, point));
 
-/** All that an axis has to have room for; on a scale of ratios only what is above 0. */
+/** All values that an axis needs room for; on a logarithmic scale only those above 0. */
 export function domainOf(values: number[], log: boolean): [number, number] {
   const [low, high] = extent(values.filter((value) => Number.isFinite(value) && (!log || value > 0)));
   if (low === undefined) {
@@ -29,30 +29,30 @@ export function domainOf(values: number[], log: boolean): [number, number] {
   if (log) {
     return [low / 1.25, high * 1.25];
   }
-  // From nothing on, as rates and shares are: a cut axis makes little look like much.
+  // From 0 on, like rates and shares: a cut axis exaggerates.
   const from = Math.min(low, 0);
   return [from, high > from ? high : from + 1];
 }
 
-/** Whether there is so much room from each tick to the next. */
+/** Whether there is this much room from each tick to the next. */
 const apart = ({ at, ticks }: Scale, room: number): boolean => pairs(ticks).every(([a, b]) => Math.abs(at(b) - at(a)) >= room);
 
-/** Of some scales the first on which ticks are far enough apart, and are two at least if that can be had. */
+/** The first scale on which ticks are far enough apart, with at least two ticks if possible. */
 function roomy(scales: Scale[], room: number): Scale {
   const fit = scales.filter((scale) => apart(scale, room));
   return fit.find(({ ticks }) => ticks.length > 1) ?? fit.find(({ ticks }) => ticks.length > 0) ?? scales[scales.length - 1];
 }
 
-/** From so many ticks down to two. */
+/** From this number of ticks down to two. */
 const fewer = <T>(length: number, room: number, make: (count: number) => T): T[] => {
   const most = Math.max(2, Math.floor(length / room));
   return Array.from({ length: most - 1 }, (_, i) => make(most - i));
 };
 
-/** A scale of ratios with round numbers: of each power of ten as many as there is room for. */
+/** A logarithmic scale with round numbers: as many in each power of ten as there is room for. */
 export function ratioScale(domain: [number, number], range: [number, number], room: number): Scale {
   const at = scaleLog(domain, range).clamp(true);
-  // d3 leaves out all but powers of ten where there are more of these than are asked for.
+  // d3 leaves out all but powers of ten where there are more of these than requested.
   const all = at.ticks(Math.ceil(Math.log10(domain[1] / domain[0])) + 1);
   const of = (digits: string): Scale => ({ at, ticks: all.filter((tick) => digits.includes(tick.toExponential()[0])) });
   const counts = fewer(Math.abs(range[1] - range[0]), room, (count) => count);
@@ -67,13 +67,13 @@ export function ratioScale(domain: [number, number], range: [number, number], ro
   );
 }
 
-/** A scale over some values; ticks are so far apart at least. */
+/** A scale over some values; ticks are at least this far apart. */
 export function scaleOf(axis: PageAxis, values: number[], range: [number, number], room: number): Scale {
   const domain = domainOf(values, axis.log);
   if (axis.log) {
     return ratioScale(domain, range, room);
   }
-  // Half a core is none, nor is half a packet.
+  // There are no half cores or packets.
   const whole = values.every(Number.isInteger);
   const of = (count: number): Scale => {
     const at = scaleLinear(domain, range).nice(count).clamp(true);
@@ -92,7 +92,7 @@ const drawAxis = (axis: Axis<number>, { ticks }: Scale, show: (value: number) =>
 export const axisBeside = (scale: Scale, show: (value: number) => string, x: number, across: number): SVGGElement =>
   drawAxis(axisLeft<number>(scale.at).tickSizeInner(-across).tickPadding(6), scale, show, `translate(${x} 0)`);
 
-/** An axis below a picture that is so wide; what is said at its ends is within it. */
+/** An axis below a picture of this width; labels at its ends are within it. */
 export function axisBelow(scale: Scale, show: (value: number) => string, y: number, wide: number): SVGGElement {
   const g = drawAxis(axisBottom<number>(scale.at).tickSizeInner(4).tickPadding(4), scale, show, `translate(0 ${y})`);
   select(g).selectAll<SVGTextElement, number>("text").attr("text-anchor", (tick) => (scale.at(tick) < 24 ? "start" : scale.at(tick) > wide - 24 ? "end" : "middle"));
@@ -100,8 +100,8 @@ export function axisBelow(scale: Scale, show: (value: number) => string, y: numb
 }
 
 /**
- * A picture as wide as there is room for it, drawn anew when that changes. On a phone it
- * is drawn for one, so that its letters are not made small.
+ * A picture as wide as there is room for it, redrawn when that changes. On a phone it is
+ * drawn for that width, so that its letters are not scaled down.
  */
 export function fitted(most: number, draw: (holder: HTMLElement, wide: number) => void): { holder: HTMLElement; redraw: () => void } {
   const holder = h("div", { class: "plot" });
@@ -131,7 +131,7 @@ export function amount(value: number): string {
   const sign = value < 0 ? "\u2212" : "";
   const digits = (of: number): string => {
     const text = of >= 999.5 ? thousands(of) : String(Number(of.toPrecision(3)));
-    // What is near nothing is written as powers of ten.
+    // Values near 0 are written as powers of ten.
     return text.replace("-", "\u2212");
   };
   // Rounded to a thousand it would be 1,000 k; below ten thousand every digit is there.
@@ -167,9 +167,9 @@ const away = (box: Box, x: number, y: number): number =>
   Math.hypot(Math.max(box.x - x, 0, x - box.x - box.wide), Math.max(box.y - y, 0, y - box.y - box.tall));
 
 /**
- * Room for labels near their points: as near as there is room, within the area, off
- * other labels and off what is in the way, and not nearer to another point than to
- * their own. Where not all of that can be had, the latter are given up first.
+ * Room for labels near their points: as near as possible, within the area, off other
+ * labels and obstacles, and not nearer to another point than to their own. Where not
+ * all of that is possible, the latter are given up first.
  */
 export function place(points: { x: number; y: number; wide: number }[], area: Box, taken: Box[] = [], tall = 13): Box[] {
   const boxes: Box[] = [];
@@ -204,7 +204,7 @@ export function place(points: { x: number; y: number; wide: number }[], area: Bo
   return boxes;
 }
 
-/** From a point to its label, where that is not beside it; nothing where it is. */
+/** A line from a point to its label, unless that is beside it. */
 export function leader(point: { x: number; y: number }, box: Box): [number, number] | null {
   const x = Math.min(Math.max(point.x, box.x), box.x + box.wide);
   const y = Math.min(Math.max(point.y, box.y + 3), box.y + box.tall - 3);

@@ -10,15 +10,15 @@ const MARK_LETTERS = 120;
 /** With more arms than this, bars are low, lie in a box that scrolls, and are filtered. */
 const MOST_ARMS = 14;
 
-/** All that was sent to an arm each second: what it handled and what was lost. */
+/** Packets sent to an arm per second: handled and lost ones. */
 export const sent = (arm: PageArm): number => (arm.pps ?? 0) / Math.max(1 - Math.min(arm.lost, 1), 1e-9);
 
-/** What fills the width. */
+/** The rate that fills the width. */
 export const longest = (arms: PageArm[]): number => Math.max(...arms.map((arm) => Math.max(sent(arm), arm.high ?? 0)), 1e-9);
 
 const kindOf = (arm: PageArm): string => (arm.state === "measured" ? (arm.lost > 0 ? "lost" : "") : arm.state);
 
-/** What an arm's bar says, for who does not see it. */
+/** An arm's bar in words, for screen readers. */
 function described(arm: PageArm): string {
   const interval = arm.low !== null && arm.high !== null ? `, ${amount(arm.low)} to ${amount(arm.high)}` : "";
   return `${amount(arm.pps ?? 0)} packets/s${interval}`;
@@ -68,7 +68,7 @@ export function rateBars(rates: PageRates): HTMLElement {
   return figure;
 }
 
-/** Leaves those rows that have all of some words in them, and says how many. */
+/** Keeps the rows that contain all of some words, and returns their number. */
 function filterOf(arms: PageArm[], rows: HTMLElement[]): HTMLElement {
   const status = h("span", { class: "status", role: "status", "aria-live": "polite" });
   const input = h("input", { type: "search", placeholder: "words of its name or mark", oninput: () => draw() });
@@ -83,7 +83,7 @@ function filterOf(arms: PageArm[], rows: HTMLElement[]): HTMLElement {
   return h("div", { class: "tools" }, h("label", { class: "field" }, h("span", {}, "Arms"), input), status);
 }
 
-/** All arms as a table, and what there is to say of some. */
+/** All arms as a table, with footnotes. */
 export function rateTable(rates: PageRates): HTMLElement {
   const columns = columnsOf<PageArm>(rates.columns, (arm) => arm.cells, { arm: { class: "name" }, note: { class: "note" } });
   return h(
@@ -108,7 +108,7 @@ export function rateTable(rates: PageRates): HTMLElement {
   );
 }
 
-/** How long packets took: percentiles, and what is in them. */
+/** Latencies of packets: percentiles, and what they include. */
 export function latencyPart(latency: PageLatency): HTMLElement {
   return h("div", {}, plain(latency.table, { limit: 200 }), h("p", { class: "note" }, short(latency.note, 800)));
 }

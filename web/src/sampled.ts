@@ -1,4 +1,4 @@
-/** Samples of guests: what a timer would see, beside what was executed; and the shares that an experiment asks for. */
+/** Samples of guests: a timer's view, compared to executed instructions; and the shares that an experiment asks for. */
 import type { PageCell, PageSampled } from "./data";
 import { h, section } from "./dom";
 import { short } from "./number";
@@ -6,21 +6,21 @@ import { cellOf, columnsOf, figureOf, table } from "./table";
 
 const MOST_ROWS = 15;
 const CAPTION_LETTERS = 200;
-/** What is off by more is worth talking about. */
+/** A larger error is worth showing. */
 const MUCH = 0.01;
 
-/** A table for each arm, and what it comes to. */
+/** A table for each arm, with its conclusions. */
 export function sampledPart(all: PageSampled[]): HTMLElement | null {
   return part("sampled", "Samples and a timer", all, "off_by", (of) => Math.abs(of("off_by")) >= MUCH);
 }
 
-/** A table for each of the experiment's, and what it comes to. */
+/** A table for each of the experiment's shares, with its conclusions. */
 export function sharesPart(all: PageSampled[]): HTMLElement | null {
   const executed = (of: (key: string) => number): number => of("exact") || of("samples");
   return part("shares", "Shares of functions", all, "timer", (of) => of("timer") - executed(of) >= MUCH);
 }
 
-/** Tables in which one column stands out where a row is off. */
+/** Tables in which one column is highlighted where a row has a large error. */
 function part(id: string, title: string, all: PageSampled[], key: string, isOff: (of: (key: string) => number) => boolean): HTMLElement | null {
   if (all.length === 0) {
     return null;

@@ -1,4 +1,4 @@
-/** Bars that are made of parts, one below the other, with a key. */
+/** Stacked bars, one below the other, with a key. */
 import { cumsum, max, sum } from "d3-array";
 import { barList, MOST_ROWS, NAME_LETTERS } from "./barlist";
 import { h, type Child } from "./dom";
@@ -14,9 +14,9 @@ const LABEL_SHARE = 0.09;
 export interface Part {
   name: string;
   value: number;
-  /** As it is told. */
+  /** The value as text. */
   text: string;
-  /** What it is drawn with. */
+  /** Its style. */
   look: { class: string; style: Record<string, string | number> };
 }
 
@@ -31,7 +31,7 @@ export interface Row {
 export interface Stacked {
   caption: Child[];
   rows: Row[];
-  /** Each bar fills the width, however much it comes to. */
+  /** Each bar fills the width, whatever its sum. */
   own?: boolean;
   /** Names within the bars, where there is room. */
   labels?: boolean;

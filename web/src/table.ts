@@ -5,11 +5,11 @@ import { copy, cued, field, h, type Child } from "./dom";
 
 export interface Column<Row> {
   title: string;
-  /** What it is, for who points at the heading. */
+  /** An explanation, shown at the heading. */
   hint?: string;
   /** To sort by, and for CSV. */
   value: (row: Row) => number | string;
-  /** As it is shown; the value, if this is missing. */
+  /** The shown text; the value, if this is missing. */
   show?: (row: Row) => Child;
   class?: string;
 }
@@ -18,11 +18,11 @@ export interface Options<Row> {
   caption: string;
   columns: Column<Row>[];
   rows: Row[];
-  /** The column that it is sorted by first, the largest first; -1 for as the rows come. */
+  /** The column that it is sorted by first, the largest first; -1 to keep the rows' order. */
   sort: number;
   /** By size, whatever the sign. */
   bySize?: boolean;
-  /** What the filter looks at. */
+  /** The text that the filter searches. */
   filter?: (row: Row) => string;
   /** Rows shown before "show all". */
   limit?: number;
@@ -45,13 +45,13 @@ export function cellOf(columns: PageColumn[], cells: PageCell[], key: string): P
 /** The figure there; 0 where there is none. */
 export const figureOf = (columns: PageColumn[], cells: PageCell[], key: string): number => cellOf(columns, cells, key).value ?? 0;
 
-/** What is drawn here of a column: without its title and hint, which are the report's. */
+/** The part of a column that is drawn here: without title and hint, which are the report's. */
 export type Drawn<Row> = Omit<Column<Row>, "title" | "hint">;
 
 /**
- * The columns that the report declares, of rows that have its cells. What a column has in `drawn`, by its key, is
- * drawn here: it replaces its cells, or a part of how they are shown. A column that is drawn here alone and has
- * nothing there is left out.
+ * The columns that the report declares, for rows that have its cells. An entry in `drawn`, by a column's key,
+ * replaces its cells, or a part of how they are shown. A column that is only drawn here, without such an entry, is
+ * left out.
  */
 export function columnsOf<Row>(columns: PageColumn[], cells: (row: Row) => PageCell[], drawn: Record<string, Partial<Drawn<Row>> | undefined> = {}): Keyed<Row>[] {
   let next = 0;
@@ -105,7 +105,7 @@ export function csv<Row>(columns: Column<Row>[], rows: Row[]): string {
   return lines.map((line) => line.join(",")).join("\r\n") + "\r\n";
 }
 
-/** Order of two values; what is no number is last. */
+/** Order of two values; values that are not numbers are last. */
 export function compare(a: number | string, b: number | string, bySize: boolean): number {
   if (typeof a === "number" && typeof b === "number") {
     if (Number.isNaN(a) || Number.isNaN(b)) {

@@ -9,10 +9,10 @@ const NAME_LETTERS = 32;
 /** Processes, and threads, that the chooser offers. */
 const MOST_CHOICES = 60;
 
-/** How dark a piece is: nothing is empty, the largest is full; what is small is still seen. */
+/** How dark a piece is: 0 is empty, the largest is full; small ones are still visible. */
 export const darkness = (cost: number, most: number): number => (cost > 0 && most > 0 ? Math.max(0.12, Math.sqrt(cost / most)) : 0);
 
-/** Of nanoseconds the part of a CPU that was busy; else the cost. */
+/** For nanoseconds the part of a CPU that was busy; else the cost. */
 export function told(of: PageThreads, cost: number): string {
   return of.unit === "ns" ? `${percent((cost * 100) / of.piece_ns)} of a CPU` : `${thousands(cost)} ${of.unit}`;
 }
@@ -35,7 +35,7 @@ export function threadsPart(of: PageThreads | null | undefined): HTMLElement | n
 
 type Work = { name: string; tid: number; parts: PageThreadPart[] };
 
-/** Those that can be shown alone, by what the address calls them: `pid-12`, `tid-13`. */
+/** Processes and threads that can be shown alone, by their keys in the address: `pid-12`, `tid-13`. */
 function alone(page: Page): Map<string, { name: string; threads: Work[] }> {
   const out = new Map<string, { name: string; threads: Work[] }>();
   for (const { pid, name, threads } of page.threads?.processes ?? []) {
@@ -47,7 +47,7 @@ function alone(page: Page): Map<string, { name: string; threads: Work[] }> {
   return out;
 }
 
-/** A chooser of a process or a thread that is shown alone; none where there is but one. */
+/** A chooser of a process or a thread to show alone; none where there is only one. */
 export function chooser(page: Page, chosen: string, pick: (key: string) => void): HTMLSelectElement | null {
   const all = [...alone(page)];
   if (all.length < 2) {
@@ -59,7 +59,7 @@ export function chooser(page: Page, chosen: string, pick: (key: string) => void)
   return select;
 }
 
-/** A class with the samples of one process or thread alone; as it is where the key is of none. */
+/** A class with the samples of one process or thread alone; unchanged if the key is of none. */
 export function only(page: Page, index: number, key: string): PageClass {
   const group = page.classes[index];
   const of = alone(page).get(key);
@@ -80,7 +80,7 @@ export function only(page: Page, index: number, key: string): PageClass {
   const samples = contexts.reduce((all, tree) => tree.calls.reduce((a, b) => a + b, all), 0);
   const arm = `${short(of.name, NAME_LETTERS)}${group.arm === "" ? "" : `, ${group.arm}`}`;
   const sentence = `${costIn(page.unit)(cost / (group.packets || 1))} per ${group.per}, ${percent(share(cost, whole))} of all, in ${thousands(samples)} samples of ${thousands(of.threads.length)} thread${of.threads.length === 1 ? "" : "s"}.`;
-  // What the report worked out is of all threads.
+  // Results in the report cover all threads.
   return { ...group, arm, sentence, contexts, layers: null, rows: [], columns: (group.columns ?? []).filter((column) => column.own), published: null, moves: [] };
 }
 

@@ -1,4 +1,4 @@
-/** A recording of times: stages, percentiles, histograms, and what was counted beside them. */
+/** A recording of times: stages, percentiles, histograms, and counts beside them. */
 import type { Page, PageCell, PageClass, PageColumn, PageLedger, PageStage, PageTable, PageTimed, PageTimedFunction, PageTimes } from "./data";
 import { h, section } from "./dom";
 import { histogram, sparkline, span } from "./histogram";
@@ -7,17 +7,17 @@ import { cellOf, columnsOf, figureOf, plain, table, type Drawn } from "./table";
 
 const NAME_LETTERS = 60;
 
-/** Percentiles of a row as marks of its histogram, moved by so much. */
+/** Percentiles of a row as marks of its histogram, shifted by the correction. */
 const marks = (columns: PageColumn[], cells: PageCell[], shift: number): [string, number | null][] =>
   ["p50", "p99", "p99.9"].map((key) => {
     const { value } = cellOf(columns, cells, key);
     return [key, value === null ? null : value + shift];
   });
 
-/** What a stage takes of each packet. */
+/** The time of a stage per packet. */
 export const meanOf = (times: PageTimes, stage: PageStage): number => figureOf(times.stage_columns ?? [], stage.cells, "mean");
 
-/** What the whole way takes: as it was told, or what its stages come to. */
+/** The time of the whole path: its total, or the sum of its stages. */
 export function wholeOf(times: PageTimes): number {
   const total = times.stages.find((stage) => stage.kind === "total");
   return total ? meanOf(times, total) : times.stages.reduce((sum, stage) => sum + meanOf(times, stage), 0);
@@ -31,7 +31,7 @@ export function parts(times: PageTimes): PageStage[] {
 /** Degrees between the hues of two stages: the golden angle, by which no two of them are alike. */
 const APART = 137.508;
 
-/** What a stage is drawn with: a hue of its own; work solid, waiting hatched, what is unaccounted for grey. */
+/** The style of a stage: its own hue; work solid, waiting hatched, unaccounted time grey. */
 export function look(stage: PageStage, index: number): { class: string; style: Record<string, string | number> } {
   const kind = ["work", "wait"].includes(stage.kind) ? stage.kind : "unaccounted";
   // Several of a kind that is neither have hues, too.
@@ -56,7 +56,7 @@ export function wayBar(times: PageTimes, most: number, named: boolean): HTMLElem
   );
 }
 
-/** What the bars of stages are drawn with. */
+/** The style of the bars of stages. */
 export function key(each = "packet"): HTMLElement {
   const one = (look: string, name: string): HTMLElement => h("span", { class: "key" }, h("span", { class: `swatch ${look}`, "aria-hidden": "true", "--hue": 0, "--chroma": 0 }), name);
   const texts =
@@ -113,7 +113,7 @@ export function stagesPart(group: PageClass, times: PageTimes): HTMLElement {
   );
 }
 
-/** Tables of the functions that were timed: those that can be ranked, and apart from them those too small. */
+/** Tables of timed functions: ones that can be ranked and, separately, ones too small. */
 export function timedFunctions(page: Page, group: PageClass, times: PageTimes): HTMLElement {
   type Row = PageTimedFunction;
   const declared = group.columns ?? [];
@@ -136,7 +136,7 @@ export function timedFunctions(page: Page, group: PageClass, times: PageTimes): 
   const each = group.per;
   const distribution: Drawn<Row> = { value: () => "", show: (r) => sparkline(r.buckets, scale), class: "spark-cell" };
   const all = columnsOf<Row>(declared, (r) => r.cells, { function: name, distribution });
-  // Words that are the same everywhere say nothing.
+  // Words that are the same everywhere have no information.
   const columns = all.filter((column) => !["module", "by"].includes(column.key) || new Set(times.functions.map(column.value)).size > 1);
   const few = columns.filter((column) => ["function", "layer", "calls", "self", "uncertainty", "distribution"].includes(column.key));
   const bySelf = (of: { key: string }[]): number => of.findIndex((column) => column.key === "self");
@@ -165,10 +165,10 @@ export function timedFunctions(page: Page, group: PageClass, times: PageTimes): 
   );
 }
 
-/** What was counted beside the times: packets, drops, the probes' cost, what was missed. */
+/** Counts beside the times: packets, drops, the probes' cost, losses. */
 export function beside(timed: PageTimed): HTMLElement[] {
   const out: HTMLElement[] = [];
-  const { packets, seen, drops, calibration, losses, unwatched } = timed;
+  const { packets, seen, drops, calibration, losses, not_measured } = timed;
   const some = (of: PageTable, limit: number, none: string): HTMLElement | null =>
     of.rows.length > 0 ? plain(of, { limit }) : none === "" ? null : h("p", {}, none);
   if (packets.length + seen.rows.length + drops.rows.length > 0) {
@@ -203,7 +203,7 @@ export function beside(timed: PageTimed): HTMLElement[] {
       calibration.rows.length > 0 ? "Probes and losses" : "Losses",
       some(calibration, 30, ""),
       some(losses, 60, "Nothing was missed: no call, no packet, no full map."),
-      some(unwatched, 12, ""),
+      some(not_measured, 12, ""),
     ),
   );
   return out;

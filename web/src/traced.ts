@@ -7,7 +7,7 @@ const NAME_LETTERS = 300;
 /** Deeper lines are folded at first. */
 const OPEN_DEPTH = 3;
 
-/** The line after the last that is below a line. */
+/** The line after the subtree of a line. */
 export function endOf(depth: number[], line: number): number {
   let end = line + 1;
   while (end < depth.length && depth[end] > depth[line]) {
@@ -16,7 +16,7 @@ export function endOf(depth: number[], line: number): number {
   return end;
 }
 
-/** The lines that are seen, where some are folded. */
+/** The visible lines, where some are folded. */
 export function seen(depth: number[], folded: (line: number) => boolean): number[] {
   const lines: number[] = [];
   for (let line = 0; line < depth.length; ) {

@@ -24,7 +24,7 @@ export interface Tree {
   selfBefore: Float64Array;
   callsBefore: Float64Array;
   inclusiveBefore: Float64Array;
-  /** How wide a row is and where it begins; the root is as wide as its weight. */
+  /** The width and the begin of a row; the root is as wide as its weight. */
   width: Float64Array;
   left: Float64Array;
   /** Children of row `i`, the widest first: `children[begin[i]] .. children[begin[i + 1]]`. */
@@ -35,16 +35,16 @@ export interface Tree {
   /** What the costs are divided by, after and before. */
   packets: number;
   packetsBefore: number;
-  /** Of samples that are compared: what one counts for, before and after. */
+  /** The cost that one sample stands for, before and after, where samples are compared. */
   sample: [number, number] | null;
   functions: PageFunction[];
   /** How its costs are written. */
   show: (value: number) => string;
-  /** What is counted beside costs: calls, or samples. */
+  /** The count beside costs: calls, or samples. */
   counted: string;
 }
 
-/** What a tree is made of: a parent comes before its children. */
+/** The source of a tree: a parent comes before its children. */
 interface Columns {
   parent: Int32Array;
   fn: Int32Array;
@@ -94,7 +94,7 @@ export function treeOf(page: Page, group: PageClass): Tree {
   return finish(rows, titleOf(group), names, group, told, sampleOf(rows, group));
 }
 
-/** What a sample counts for on either side, where samples are compared: there both sides have intervals. */
+/** The cost that a sample stands for on either side, where samples are compared: there both sides have intervals. */
 function sampleOf(rows: Columns, group: PageClass): [number, number] | null {
   if (!group.times?.columns?.some((column) => column.key === "interval_before")) {
     return null;
@@ -104,9 +104,9 @@ function sampleOf(rows: Columns, group: PageClass): [number, number] | null {
   return [each(rows.selfBefore, rows.callsBefore), each(rows.self, rows.calls)];
 }
 
-/** Standard errors of a change that samples make by themselves, up to which it has no colour... */
+/** Standard errors of a change by counting samples, up to which it has no colour... */
 const FAINT = 2;
-/** ...and from which it has all of it. */
+/** ...and from which it has full colour. */
 const CERTAIN = 4;
 
 /** A row's cost after and before, with its callees or its own. */
@@ -120,7 +120,7 @@ export function changeOf(tree: Tree, row: number, of: "inclusive" | "self"): num
   return is / tree.packets - was / tree.packetsBefore;
 }
 
-/** The same as it is coloured: one that samples may make by themselves is faint. */
+/** The same for colouring: a change within the counting error is faint. */
 export function certainOf(tree: Tree, row: number, of: "inclusive" | "self"): number {
   const [is, was] = sidesOf(tree, row, of);
   const change = changeOf(tree, row, of);
@@ -196,7 +196,7 @@ function finish(
   };
 }
 
-/** What a row is called. */
+/** The name of a row. */
 export function nameOf(tree: Tree, row: number): string {
   const fn = tree.fn[row];
   if (fn >= 0) {
@@ -205,7 +205,7 @@ export function nameOf(tree: Tree, row: number): string {
   return fn === ROOT ? tree.root : tree.contexts[CONTEXT - fn];
 }
 
-/** Its layer; of what is no function, none. */
+/** Its layer; none if it is not a function. */
 export function layerOf(tree: Tree, row: number): string {
   const fn = tree.fn[row];
   return fn >= 0 ? tree.functions[fn].layer : "";
@@ -222,7 +222,7 @@ export interface FunctionSum {
   callsBefore: number;
 }
 
-/** What a function costs where another calls it. */
+/** The cost of a function where another calls it. */
 export interface Edge {
   from: number;
   to: number;
@@ -313,7 +313,7 @@ export function sums(tree: Tree): Sums {
 
 /**
  * A function's callers: the tree upside down, the function at its root. The
- * widths are what the function cost, with all that it called, by who asked for it.
+ * widths are the function's inclusive cost by caller.
  */
 export function callersOf(tree: Tree, fn: number): Tree {
   const outermost: number[] = [];
@@ -322,7 +322,7 @@ export function callersOf(tree: Tree, fn: number): Tree {
       outermost.push(row);
     }
   }
-  // The shape first: who called it, and who called those.
+  // The shape first: its callers, and theirs.
   const parents = [-1];
   const fns = [fn];
   const known = new Map<number, Map<number, number>>();
@@ -372,13 +372,13 @@ function hasAncestor(tree: Tree, row: number, fn: number): boolean {
   return false;
 }
 
-/** What a search found. */
+/** The result of a search. */
 export interface Found {
   /** By row: whether it is one. */
   rows: Uint8Array;
   frames: number;
   functions: number;
-  /** Inclusive, and nothing of it twice. */
+  /** Inclusive, without counting nested matches twice. */
   total: number;
   totalBefore: number;
 }
@@ -415,7 +415,7 @@ export function search(tree: Tree, query: string): Found | string {
   return found;
 }
 
-/** Whether a name is looked for; or in words why nothing can be. */
+/** A predicate for names that match the search; or an error in words. */
 export function matcher(query: string): ((name: string) => boolean) | string {
   if (query.startsWith("=") && query.length > 1) {
     const whole = query.slice(1);

@@ -1,4 +1,4 @@
-/** What a packet costs along each path: bars of layers, and the functions of them. */
+/** The cost of a packet along each path: bars of layers, and their functions. */
 import type { PageCosts } from "./data";
 import { order, toneOf } from "./colour";
 import { h } from "./dom";
@@ -8,7 +8,7 @@ import { plain } from "./table";
 
 type Part = PageCosts["parts"][number];
 
-/** The parts of a bar in their order: the path's layers, then what is not the path's. */
+/** The parts of a bar in their order: the path's layers, then work outside it. */
 export function ordered(parts: Part[]): Part[] {
   const rank = (part: Part): number => (part.layer === "" ? 1000 : order(part.layer));
   return [...parts].sort((a, b) => rank(a) - rank(b));

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { along, described, looks } from "../src/chart";
+import { along, described } from "../src/chart";
 import { described as flowDescribed, layout, MISSING, wrapped } from "../src/flow";
 import { amount, amountOf, domainOf, drawn, leader, nearest, place, places, ratioScale, scaleOf, told, type Box, type Scale } from "../src/plot";
+import { looks } from "../src/series";
 import { fixture } from "./fixture";
 
 const bench = () => {

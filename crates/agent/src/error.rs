@@ -5,19 +5,19 @@ use std::io;
 /// Why a block of a bench could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockError {
-    /// An instrument.
+    /// Attaching or reading an instrument.
     #[error(transparent)]
     Live(#[from] netplumb_instruments::live::LiveError),
     /// The network namespaces and links.
     #[error(transparent)]
     Topology(#[from] netplumb_lab::netns::TopologyError),
-    /// The frames.
+    /// Generating the frames.
     #[error(transparent)]
     Generator(#[from] netplumb_workload::frames::GeneratorError),
     /// A data path.
     #[error(transparent)]
     Path(#[from] netplumb_paths::PathError),
-    /// The interfaces.
+    /// Choosing or preparing the interfaces.
     #[error(transparent)]
     Nic(#[from] NicError),
     /// More CPUs were asked for than there are.
@@ -61,7 +61,7 @@ pub enum NicError {
     CannotRun {
         /// Why.
         reason: String,
-        /// What a person can do about it.
+        /// What to do about it, as a sentence.
         remedy: String,
     },
     /// Not all settings were restored.

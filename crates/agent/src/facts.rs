@@ -142,7 +142,7 @@ pub fn config(config: &KernelConfig) -> BTreeMap<String, String> {
                 Some(ConfigValue::Module) => "m".to_string(),
                 Some(ConfigValue::No) => "n".to_string(),
                 Some(ConfigValue::Value(text)) => text.clone(),
-                // Said, too: the kernel of another arm may have it.
+                // Reported, too: the kernel of another arm may have it.
                 None => env::NOT_SET.to_string(),
             };
             (format!("{}{option}", env::CONFIG), value)
@@ -154,7 +154,8 @@ pub fn config(config: &KernelConfig) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    /// Check that every option is said, also one that a kernel of another architecture has.
+    /// Check that every option is reported, also one that only a kernel of another architecture
+    /// has.
     #[test]
     fn options_that_are_not_set() {
         let text = "CONFIG_HZ=250\nCONFIG_RETHUNK=y\n# CONFIG_KASAN is not set\n";

@@ -199,7 +199,7 @@ impl Agent {
                 rounds(blocks, &mut load, warm_up, block, &mut report)
             }
         };
-        // What can't be measured at all has no notes.
+        // A workload that can't be measured has no notes.
         if outcome.is_err() && all.is_empty() {
             return outcome;
         }
@@ -243,7 +243,7 @@ fn note_modules(topology: &mut Topology) {
     }
 }
 
-/// The error, with what the kernel requested in vain.
+/// The error, with the modules that the kernel requested in vain.
 fn of_topology(error: TopologyError) -> Refused {
     let refused = Refused::from(error);
     match requested::in_vain() {
@@ -259,8 +259,8 @@ fn of_topology(error: TopologyError) -> Refused {
     }
 }
 
-/// Warm up and run blocks, in rounds: as long as `report` says so, which receives the ledgers of each
-/// round, also of one that was ended early.
+/// Warm up and run blocks, in rounds: as long as `report` returns true, which receives the ledgers of each round, also
+/// of one that was ended early.
 fn rounds<T>(
     blocks: u32,
     source: &mut T,

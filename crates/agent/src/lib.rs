@@ -1,5 +1,5 @@
-//! What measures on the machine where packets run: as PID 1 of a guest ([`guest`]), or within `plumb`
-//! in namespaces of this machine.
+//! The part that measures, on the machine where packets run: as PID 1 of a guest ([`guest`]), or within `plumb` in
+//! namespaces of this machine.
 
 pub mod bench;
 pub mod ends;

@@ -1,4 +1,4 @@
-//! `plumb-agent`: PID 1 of guests, which carries out what `plumb` asks for.
+//! `plumb-agent`: PID 1 of guests, which carries out `plumb`'s requests.
 //!
 //! It is in the file of `plumb`, or beside it; see `netplumb_lab::vm::agent`.
 
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         netplumb_agent::guest::be_init();
         return ExitCode::FAILURE;
     }
-    // What the guest's kernel requests modules of.
+    // The helper that the guest's kernel requests modules of.
     if let Some(module) = requested::request() {
         return match requested::answer(&module) {
             Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Figures of a block that are measured independently of the instrument, with and without it.
+//! A block's figures that are measured independently of the instrument, with and without it.
 
 use netplumb_instruments::rates::cpu::Stat;
 use netplumb_model::quantity::Figure;

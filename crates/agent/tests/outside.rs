@@ -4,7 +4,8 @@
 
 use std::process::Command;
 
-/// Check that the agent says what it is, and does nothing, on a machine that is no guest of ours.
+/// Check that the agent says what it is, and does nothing, on a machine that is not one of our
+/// guests.
 #[test]
 fn outside_of_guests() {
     let mut agent = Command::new(env!("CARGO_BIN_EXE_plumb-agent"));

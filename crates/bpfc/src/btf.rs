@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// Before a macro's name in the enumeration that has its value.
 pub(crate) const NUMBER: &str = "number_";
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Int {
@@ -77,7 +77,7 @@ fn section<'a>(elf: &'a [u8], wanted: &str) -> Result<&'a [u8], Wrong> {
 }
 
 impl Types {
-    /// Those of a compiled object.
+    /// Read the types of a compiled object.
     pub(crate) fn read(object: &[u8]) -> Result<Types, Wrong> {
         let btf = section(object, ".BTF")?;
         let part = |at: usize| -> Result<&[u8], Wrong> {
@@ -199,8 +199,8 @@ impl Types {
         })
     }
 
-    /// Structures in Rust, of those whose names begin with `prefix`, and the values of
-    /// enumerations as constants. Padding is fields, so that there is none.
+    /// Structures in Rust, if their names begin with `prefix`, and the values of enumerations as
+    /// constants. Padding is made of fields, so that no implicit padding is left.
     pub(crate) fn emit(&self, prefix: &str) -> Result<String, Wrong> {
         let mut out = String::new();
         for (name, kind) in &self.0 {
@@ -340,7 +340,7 @@ mod tests {
         assert!(types.emit("x_").unwrap_err().contains("no plain type"));
     }
 
-    /// Check that a file that is no BPF object is refused as such.
+    /// Check that a file that is not a BPF object is refused as such.
     #[test]
     fn no_object() {
         assert!(Types::read(b"").is_err());

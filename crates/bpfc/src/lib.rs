@@ -15,12 +15,12 @@ const CLANG: &str = "CLANG";
 const SHARED: &str = "../sys/bpf";
 /// What libbpf declares of the kernel's helpers.
 const HELPERS: &str = "bpf/bpf_helper_defs.h";
-/// One of these that returns a pointer.
+/// A helper of the above that returns a pointer.
 const POINTER: &str = "bpf_task_pt_regs";
 
-/// Compile `src/FOLDER/NAME.bpf.c` of the crate that is built to `NAME.bpf.o` in its
-/// output folder; the programs' headers lie beside them, and those that all share in
-/// crates/sys/bpf. The build ends where that fails. The crate has to depend on libbpf-sys, whose headers are used.
+/// Compile `src/FOLDER/NAME.bpf.c` of the crate that is built to `NAME.bpf.o` in its output folder; the programs'
+/// headers are next to them, shared ones in crates/sys/bpf. The build ends where that fails. The crate has to depend on
+/// libbpf-sys, whose headers are used.
 pub fn compile(folder: &str, name: &str) {
     let folder = variable("CARGO_MANIFEST_DIR").join("src").join(folder);
     let source = folder.join(format!("{name}.bpf.c"));
@@ -54,8 +54,8 @@ pub fn twins(folder: &str, header: &str, prefix: &str) {
     tell(&format!("rerun-if-changed={}", path.display()));
 }
 
-/// A source that has all that a header declares in the types of its object: those of
-/// variables are.
+/// A source that puts all that a header declares into the types of its object, by variables of
+/// these types.
 fn declare(header: &Path, text: &str, prefix: &str) -> String {
     let mut source = format!(
         "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n#include \"{}\"\n",
@@ -90,7 +90,7 @@ fn programs(source: &Path, out: &Path) {
     tell(&format!("rerun-if-env-changed={CLANG}"));
     let folder = source.parent().unwrap_or(Path::new("."));
     let shared = variable("CARGO_MANIFEST_DIR").join(SHARED);
-    // What was made is no reason to make it again, and all that depends on it.
+    // The output is not a reason to make it again, and all that depends on it.
     let out_folder = variable("OUT_DIR");
     let read = [folder, &shared, &shared.join("kernel")];
     for folder in read.into_iter().filter(|folder| *folder != out_folder) {

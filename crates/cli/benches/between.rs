@@ -11,7 +11,6 @@ use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// How often each has a turn.
 const ROUNDS: usize = 9;
 /// System calls of a turn: as many pairs.
 const WRITES: u64 = 500_000;
@@ -19,7 +18,7 @@ const WRITES: u64 = 500_000;
 const REQUESTS: u64 = 20_000;
 const FEWER: usize = 5;
 
-/// It tells how long its calls took: starting a tool, and ending it, is no part of that.
+/// It prints how long its calls took, without the start and the end of a tool.
 const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,7 +56,7 @@ fn main() -> ExitCode {
     for part in [compare, requests] {
         match part() {
             Ok(one) => fine &= one,
-            // A tool that is not there is no failure of ours.
+            // A missing tool is not our failure.
             Err(error) => println!("between: skipped: {error}"),
         }
     }
@@ -118,7 +117,7 @@ fn requests() -> Result<bool> {
     Ok(lost_here == 0)
 }
 
-/// What dd says that each request took, and what else is printed.
+/// dd's time per request, and what else is printed.
 fn reading(words: &[&str]) -> Result<(f64, String)> {
     reading_in(Path::new("."), words)
 }
@@ -208,7 +207,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What the program says that each call took, and what is printed.
+/// The program's time per call, and its other output.
 fn of_program(at: &Path, before: &[&str]) -> Result<(f64, String)> {
     let many = WRITES.to_string();
     let script = format!("./writes {many}");

@@ -8,7 +8,7 @@
 //!    which under icount moves by a nanosecond with each instruction.
 //!
 //! Everything is done several times, in turn, and medians are printed. An exceeded bound is
-//! reported but is no failure: a timing on a machine with other load proves nothing.
+//! reported but not a failure: a timing on a machine with other load proves nothing.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -197,8 +197,8 @@ fn timed(args: &[&str], cache: Option<&Path>, output: &Path) -> Result<Outcome> 
     Ok(Outcome { took, boot_s, plumb_bytes, qemu_bytes })
 }
 
-/// Wait for a process to end, and return its peak memory use. wait4's figure would be that of QEMU,
-/// its child, if that used more.
+/// Wait for a process to end, and return its peak memory use. wait4 would report the child's peak,
+/// QEMU's, if that is higher.
 fn watch(child: &mut Child) -> Result<u64> {
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;

@@ -45,7 +45,7 @@ fn run() -> Result<()> {
 
 const STREAM: &str = "bench stream --bytes 16M --blocks 1";
 
-/// The time that passes in the guests while blocks run, and that of the whole run around it.
+/// The time that passes in the guests while blocks run, and the duration of the whole run.
 fn virtual_seconds(folder: &Path) -> Result<()> {
     let ways = [
         ("alone", STREAM),
@@ -160,12 +160,12 @@ fn beside_iperf3(folder: &Path) -> Result<()> {
             .collect()
     };
     let (own, other) = (of(0), of(1));
-    let told = match ratio(&other, &own, [0.0; 2]) {
+    let ratio_text = match ratio(&other, &own, [0.0; 2]) {
         Some(ratio) => format!("{:.2} ({:.2} to {:.2})", ratio.value, ratio.low, ratio.high),
         None => "none".into(),
     };
     println!(
-        "namespaces: plumb {:.0} Mbit/s, iperf3 {:.0} Mbit/s in the same run, ratio {told} (plumb {words})",
+        "namespaces: plumb {:.0} Mbit/s, iperf3 {:.0} Mbit/s in the same run, ratio {ratio_text} (plumb {words})",
         mean(&own) / 1e6,
         mean(&other) / 1e6
     );
@@ -177,7 +177,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// How long a command took, and what it recorded.
+/// How long a command took, and its recording.
 fn timed(folder: &Path, words: &str) -> Result<(f64, Recording)> {
     let took = plumb(folder, words)?;
     let recording = netplumb_store::read(&folder.join("x.plumb"))?;

@@ -23,7 +23,7 @@ const LOAD: &str = "while :; do tar cf - /usr/include 2>/dev/null | gzip -1 | sh
 /// How often each is run; the fastest counts.
 const ROUNDS: usize = 3;
 
-/// What a command took.
+/// Time and memory of a command.
 #[derive(Debug, Clone, Copy)]
 struct Took {
     wall: Duration,

@@ -1,9 +1,8 @@
 //! What a sample costs, beside `perf record -g` at the same rate, alternating on the same flood of
 //! datagrams over loopback: `make bench`.
 //!
-//! 1. CPU time of the process that samples, per sample, as the kernel accounts it. `plumb profile`
-//!    also finds the names of functions, which `perf report` does of what perf has recorded: that is
-//!    apart.
+//! 1. CPU time of the process that samples, per sample, as the kernel accounts it. `plumb profile` also finds the names
+//!    of functions, which perf leaves to `perf report`: that is separate.
 //! 2. What interrupts took of the flood, per sample: how much more CPU time the flood needed for a
 //!    datagram than without anyone who samples, in the same round.
 
@@ -29,14 +28,14 @@ const RATE: &str = "997";
 static SENT: AtomicU64 = AtomicU64::new(0);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// A turn.
+/// The figures of one turn, or medians of several.
 #[derive(Debug, Clone, Copy, Default)]
 struct Turn {
     samples: f64,
-    /// Of the process that samples, without finding names.
+    /// CPU time of the process that samples, without finding names.
     cpu_us: f64,
     names_us: f64,
-    /// Of the flood.
+    /// CPU time of the flood.
     flood_us: f64,
     datagrams: f64,
 }
@@ -46,7 +45,7 @@ impl Turn {
         self.cpu_us / self.samples
     }
 
-    /// Of interrupts, beside a turn without samples.
+    /// Time of interrupts, compared to a turn without samples.
     fn of_interrupts(&self, base: &Turn) -> f64 {
         let before = base.flood_us / base.datagrams;
         (self.flood_us - before * self.datagrams) / self.samples
@@ -63,7 +62,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // A tool that is not there is no failure of ours.
+            // A missing tool is not our failure.
             println!("profile: skipped: {error}");
             ExitCode::SUCCESS
         }
@@ -157,8 +156,8 @@ fn flood() {
     }
 }
 
-/// Run a command beside the flood; `read` says how many samples it took, and in what CPU time it
-/// found names.
+/// Run a command during the flood; `read` returns how many samples it took, and the CPU time for
+/// finding names.
 fn turn(
     folder: &std::path::Path,
     command: &mut Command,

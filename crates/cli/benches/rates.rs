@@ -1,12 +1,11 @@
-//! Rates compared with those of other tools, alternating in the same run: `make bench`.
+//! Rates compared with other tools', alternating in the same run: `make bench`.
 //!
-//! 1. XDP drop: frames made and dropped by `plumb bench drop --path xdp`, and by
-//!    xdp-trafficgen and xdp-bench of xdp-tools, over a veth pair of the same kind, each on
-//!    one CPU. The rate of the latter is the one that xdp-bench prints; the device's counter
-//!    agrees with both.
+//! 1. XDP drop: frames made and dropped by `plumb bench drop --path xdp`, and by xdp-trafficgen and
+//!    xdp-bench of xdp-tools, over a veth pair of the same kind, each on one CPU. The latter's rate
+//!    is xdp-bench's output; the device's counter agrees with both.
 //! 2. The packets that dpdk-testpmd counts as received, against what the generator sent.
-//! 3. A UDP socket: the rate at which our reader receives generated frames, against that of
-//!    iperf3 with its own sender, which is a socket too and takes most of the time.
+//! 3. A UDP socket: the rate at which our reader receives generated frames, against iperf3 with its
+//!    own sender, which is a socket too and takes most of the time.
 //!
 //! `PLUMB_XDP_TOOLS` names a directory with `xdp-bench` and `xdp-trafficgen`; without it they are
 //! looked up in PATH. Versions before 1.5 need a tracepoint that Linux 6.13 removed, and can't be
@@ -25,7 +24,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// How often each has a turn.
 const ROUNDS: usize = 5;
-/// What a round measures.
+/// Duration of a measurement in a round.
 const WINDOW: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
         [("xdp drop", xdp as fn() -> Result<()>), ("dpdk-testpmd", testpmd), ("udp socket", socket)]
     {
         if let Err(error) = compare() {
-            // A tool that is not there, or does not run here, is no failure of ours.
+            // A tool that is missing, or does not run here, is not our failure.
             println!("  {what:<24}skipped: {error}");
             failed |= error.is::<Ours>();
         }
@@ -150,7 +149,7 @@ fn xdp() -> Result<()> {
     Ok(())
 }
 
-/// Packets a second that xdp-bench says it dropped of xdp-trafficgen's.
+/// xdp-trafficgen's packets per second that xdp-bench reports as dropped.
 fn xdp_tools(bench: &str, generator: &str) -> Result<f64> {
     let pair = Pair::new()?;
     let dropping = pair.command(1, bench, "drop v0 -p parse-ip -i 1").spawn()?;
@@ -201,7 +200,7 @@ fn socket() -> Result<()> {
     Ok(())
 }
 
-/// Datagrams a second that iperf3 says it received.
+/// Datagrams per second that iperf3 reports as received.
 fn iperf3() -> Result<f64> {
     let pair = Pair::new()?;
     let mut server = pair.command(1, "iperf3", "-s -1").spawn()?;

@@ -15,7 +15,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 const ROUNDS: usize = 15;
 /// System calls of a turn.
 const WRITES: u64 = 1_000_000;
-/// What is counted: of a system call, two events.
+/// The counted events: two of a system call.
 const EVENTS: &str =
     "syscalls:sys_enter_write,raw_syscalls:sys_enter,context-switches,minor-faults";
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // A tool that is not there is no failure of ours.
+            // A missing tool is not our failure.
             println!("stat: skipped: {error}");
             ExitCode::SUCCESS
         }

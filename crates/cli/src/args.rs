@@ -4,6 +4,7 @@ pub(crate) mod below;
 pub(crate) mod command;
 pub(crate) mod formats;
 pub(crate) mod guard;
+pub(crate) mod heading;
 pub(crate) mod knobs;
 pub(crate) mod live;
 pub(crate) mod page;

@@ -27,7 +27,7 @@ fn refused(words: &[String]) -> Option<clap::Error> {
     }
 }
 
-/// Whether the error is only that of an incomplete example in a sentence: missing subcommands or
+/// Whether the only error is that an example in a sentence is incomplete: missing subcommands or
 /// arguments, or a word in capitals in place of a value.
 fn is_named_only(error: &clap::Error) -> bool {
     match error.kind() {

@@ -17,7 +17,7 @@ use netplumb_paths::PathError;
 use netplumb_store::StoreError;
 use netplumb_workload::frames::GeneratorError;
 
-/// Worse than `--fail-if-worse` allows, than a claim says, or than `--hold`.
+/// Worse than `--fail-if-worse`, a claim or `--hold` allows.
 pub(crate) const WORSE: u8 = 4;
 
 /// How a command failed.
@@ -45,7 +45,7 @@ impl Failure {
     }
 
     /// The kind of an error.
-    pub(crate) fn of(error: &anyhow::Error) -> Failure {
+    pub(crate) fn from_error(error: &anyhow::Error) -> Failure {
         if let Some(wrong) = error.downcast_ref::<WrongKey>() {
             return wrong.failure;
         }
@@ -171,7 +171,7 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// What is wrong with a key of an experiment; of a file, [`crate::commands::run`] adds the line.
+/// An error of a key of an experiment; for a file, [`crate::commands::run`] adds the line.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub(crate) struct WrongKey {
@@ -186,13 +186,13 @@ impl WrongKey {
         WrongKey { key: key.into(), what: what.into(), failure: Failure::Usage }
     }
 
-    /// What is not supported on this machine, or in this lab.
+    /// An error for what this machine, or this lab, does not support.
     pub(crate) fn cannot_here(key: impl Into<Key>, what: impl Into<String>) -> WrongKey {
         WrongKey { failure: Failure::CannotHere, ..WrongKey::usage(key, what) }
     }
 }
 
-/// Not supported on this machine, or in this lab: why, and what is.
+/// Not supported on this machine, or in this lab: why, and the alternative.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CannotHere(pub(crate) String);

@@ -1,4 +1,5 @@
-//! Runs experiments, from files and command lines alike. Nothing else makes the engine's plans.
+//! Runs experiments, from files and command lines alike. `lower.rs` makes the engine's plans, for the runners:
+//! `guests`, `command`, `live`, `frames` and `hosts`.
 
 pub(crate) mod build;
 mod command;
@@ -27,7 +28,7 @@ use netplumb_model::experiment::{Experiment, Kind, Lab};
 use crate::args::live::{EVENTS, FUNCTIONS, SPANS};
 use crate::exit::{Usage, WrongKey};
 use crate::rights;
-pub(crate) use how::{How, Shown};
+pub(crate) use how::{How, PrintWhat};
 pub(crate) use instruments::NOT_RESUMED;
 
 /// Check an experiment, run it, and print the result.
@@ -69,7 +70,7 @@ pub(crate) fn run(
         return guests::run(experiment, &asked, &how, cache);
     }
     match kind {
-        // What may be counted, the kernel says of each event.
+        // The kernel decides what may be counted, for each event.
         Kind::Work if asked.iter().any(|i| i.name() == EVENTS) => {}
         Kind::Work if asked.iter().any(|i| i.name() == SPANS) => {
             rights::check_of_work("pairing events", "between")?;

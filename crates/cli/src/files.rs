@@ -44,8 +44,8 @@ impl Out {
     /// # Errors
     /// It can't be written to, or it is a recording, which is an input and easily given as an
     /// output by mistake.
-    pub(crate) fn of(path: &Path) -> anyhow::Result<Out> {
-        let target = Target::of(path).map_err(|error| match error {
+    pub(crate) fn from_path(path: &Path) -> anyhow::Result<Out> {
+        let target = Target::from_path(path).map_err(|error| match error {
             TargetError::Unfit { path, what } => Usage(format!(
                 "can't write {}: it is {what}; expected a file or a pipe",
                 shown(&path)
@@ -113,7 +113,7 @@ impl Out {
         }
         let mut stdout = io::stdout();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-            // A closed pipe (`| head`) is no error.
+            // A closed pipe (`| head`) is not an error.
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                 Err(e).context("can't write to standard output")
             }
@@ -184,7 +184,7 @@ pub(crate) fn is_private(path: &Path) -> bool {
     root && fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o004 == 0)
 }
 
-/// The message in place of an error in such a file.
+/// The message in place of an error in a file that others may not read.
 pub(crate) const PRIVATE: &str =
     "invalid; details are not shown, since other users may not read this file";
 
@@ -208,7 +208,7 @@ fn wait_for(pipe: &File) -> io::Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        // SAFETY: one structure, as is said, which outlives the call.
+        // SAFETY: one structure, as the count is, which outlives the call.
         let ready = unsafe { libc::poll(&raw mut ask, 1, left.as_millis() as i32) };
         match ready {
             0 => {

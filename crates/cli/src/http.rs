@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 32;
 const REQUEST_BYTES: usize = 8 << 10;
 /// Headers of a request.
 const HEADERS: usize = 64;
-/// Bytes of a response.
+/// Maximum size of a response.
 const RESPONSE_BYTES: usize = 16 << 20;
 /// Time for the whole of a request, for the client to read the response, and to close its end.
 const TO_ASK: Duration = Duration::from_secs(3);
@@ -24,19 +24,19 @@ const TO_READ: Duration = Duration::from_secs(10);
 const TO_CLOSE: Duration = Duration::from_millis(500);
 /// How long at most nothing is looked at but sockets.
 const NAP: Duration = Duration::from_millis(100);
-/// Bytes that are read of a client that sends more than a request.
+/// Bytes to read from a client that sends more than a request.
 const DRAINED: usize = 64 << 10;
 
-/// A response.
+/// What a page is answered with, without the status.
 #[derive(Debug, Clone)]
 pub(crate) struct Response {
-    /// Its media type.
+    /// The value of `Content-Type`.
     pub(crate) media_type: &'static str,
-    /// Its text.
+    /// The text after the headers.
     pub(crate) body: String,
 }
 
-/// What was answered, and what was not.
+/// Counts of responses and of dropped connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Responses by status.
@@ -45,7 +45,7 @@ pub(crate) struct Tally {
     pub(crate) dropped: BTreeMap<&'static str, u64>,
 }
 
-/// Serves what `respond` makes of paths.
+/// Serves the responses of `respond`, by path.
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
@@ -75,7 +75,7 @@ impl Server {
     /// Listen at an address.
     ///
     /// # Errors
-    /// Something else does, or it is no address of this machine.
+    /// The address is in use, or not this machine's.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -95,7 +95,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Answer whoever asks, as long as `go_on` says so.
+    /// Answer clients as long as `go_on` returns true.
     ///
     /// # Errors
     /// The sockets can't be waited for.
@@ -119,7 +119,7 @@ impl Server {
         Ok(())
     }
 
-    /// Which sockets are ready: that which listens, and then those of connections.
+    /// Which sockets are ready: the listening one first, then the connections.
     fn wait(&self) -> io::Result<Vec<bool>> {
         let of = |fd: i32, events: i16| libc::pollfd { fd, events, revents: 0 };
         let mut polled = vec![of(self.listener.as_raw_fd(), libc::POLLIN)];
@@ -130,7 +130,7 @@ impl Server {
             };
             of(connection.stream.as_raw_fd(), events)
         }));
-        // SAFETY: the array is alive, and as long as is said.
+        // SAFETY: the array is alive, and has the given length.
         let got = unsafe {
             libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, NAP.as_millis() as i32)
         };
@@ -145,7 +145,7 @@ impl Server {
         }
     }
 
-    /// Close what has ended, or takes too long.
+    /// Close connections that have ended, or take too long.
     fn sweep(&mut self, now: Instant) {
         let tally = &mut self.tally;
         self.connections.retain_mut(|connection| {
@@ -166,14 +166,14 @@ impl Server {
         });
     }
 
-    /// Take new connections; of too many, the one that has been there longest ends.
+    /// Take new connections; of too many, the oldest ends.
     fn accept(&mut self) {
         // Others are served in between.
         for _ in 0..CONNECTIONS {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // For want of descriptors: later.
+                // Out of descriptors: try again later.
                 Err(_) => return std::thread::sleep(NAP / 2),
             };
             if stream.set_nonblocking(true).is_err() {
@@ -197,8 +197,7 @@ impl Server {
     }
 }
 
-/// What is sent: a status, headers beside the usual ones, and a body; of a HEAD request only its
-/// length.
+/// A status, headers in addition to the usual ones, and a body; for a HEAD request only its length.
 struct Answer {
     status: u16,
     extra: &'static str,
@@ -283,7 +282,7 @@ impl Connection {
                 Ok(written) => {
                     *sent += written;
                     if *sent == text.len() {
-                        // What is not read when a socket is closed resets the connection, and the
+                        // Unread data when a socket is closed resets the connection, and the
                         // response may be lost.
                         let _ = self.stream.shutdown(Shutdown::Write);
                         self.state = State::Closing { drained: 0 };
@@ -357,7 +356,7 @@ fn answer(
     Some(answer)
 }
 
-/// Whether a header is no host, or one whose name nobody else can give.
+/// Whether a header is not `Host`, or names a host that nobody else can give.
 fn is_of_this_machine(header: &httparse::Header<'_>) -> bool {
     if !header.name.eq_ignore_ascii_case("host") {
         return true;

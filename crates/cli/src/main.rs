@@ -1,6 +1,9 @@
 //! `plumb`: where a packet's time goes in the Linux kernel, function by function.
 //!
 //! Only this crate prints, reads its arguments, or exits.
+//!
+//! `commands` write experiments, `experiment` makes plans of them and runs these, `output` prints recordings, and
+//! `args` declares the flags that commands share.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -22,6 +25,7 @@ mod documents;
 mod exit;
 mod experiment;
 mod files;
+mod help;
 mod http;
 mod memory;
 mod output;
@@ -34,21 +38,32 @@ mod steps;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use args::heading;
 use exit::Failure;
 
 #[global_allocator]
 static ALLOCATOR: memory::OrExit = memory::OrExit;
 
-/// Measure what a packet costs in the Linux kernel, function by function. Instruction counts
-/// are repeatable.
+/// Measure what a packet costs in the Linux kernel, function by function
+///
+/// Instruction counts are repeatable.
 #[derive(Debug, Parser)]
 #[command(name = "plumb", version, arg_required_else_help = true)]
 struct Cli {
-    /// Directory for guest kernels and saved guest states [default: $XDG_CACHE_HOME/netplumb or
-    /// ~/.cache/netplumb]
-    #[arg(long, global = true, env = "PLUMB_CACHE", value_name = "DIR", hide_env_values = true)]
+    /// Directory for guest kernels and saved guest states
+    ///
+    /// [default: $XDG_CACHE_HOME/netplumb or ~/.cache/netplumb]
+    #[arg(
+        long,
+        global = true,
+        env = "PLUMB_CACHE",
+        value_name = "DIR",
+        hide_env_values = true,
+        hide_short_help = true,
+        help_heading = heading::GLOBAL
+    )]
     cache: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -57,55 +72,66 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure what a packet costs, function by function
+    ///
+    /// Every combination of the values in lists is measured, as an arm.
     Path(Box<commands::path::PathArgs>),
-    /// Sample where CPU time goes: of all work, or of a process, a cgroup or a command
+    /// Sample CPU time: of all work, or of a process, a cgroup or a command
     Profile(Box<commands::profile::ProfileArgs>),
     /// Count events: of all CPUs, or of a process, a cgroup or a command
     Stat(Box<commands::stat::StatArgs>),
-    /// Serve counts of events and the most expensive functions for Prometheus to scrape
+    /// Serve event counts, expensive functions or times between events to Prometheus
     Serve(Box<commands::serve::ServeArgs>),
-    /// Trace single calls of a function, as trees of the calls below it
+    /// Trace single calls of a function, as call trees
+    ///
+    /// Every combination of the values in lists is measured, as an arm.
     Trace(Box<commands::trace::TraceArgs>),
-    /// Measure the time from one event to the next: requests of disks, wake-ups, functions
+    /// Measure the time from one event to the next: disk requests, wake-ups, functions
     Between(Box<commands::between::BetweenArgs>),
-    /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
+    /// Measure packet rates by data path (XDP, tc, nftables, ...) or between two hosts
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
-    /// Search offloads, coalescing, rings and buffers for a goal, between two hosts
+    /// Search for the best offloads, coalescing, rings and buffers
     Tune(Box<commands::tune::TuneArgs>),
     /// Run an experiment file
     Run(commands::run::RunArgs),
-    /// Print the report of a recording
+    /// Show the report of a recording
     Report(commands::report::ReportArgs),
     /// Compare two recordings, or the arms of one
     Diff(commands::diff::DiffArgs),
-    /// Make a recording of a perf.data file
+    /// Convert a perf.data file to a recording
     Import(commands::import::ImportArgs),
-    /// Read a file, to measure what that costs: a workload for guests and for this machine
+    /// Read a file: a workload for guests and for this machine
     ReadFile(commands::read_file::ReadFileArgs),
     /// Check what this machine can measure, in each lab (vm, netns, host)
     Doctor(commands::doctor::DoctorArgs),
-    /// Manage the kernels that guests boot
+    /// Manage guest kernels
     #[command(subcommand)]
     Kernel(commands::kernel::KernelCommand),
-    /// Build kernel modules from the source of a guest's kernel, with patches or without
+    /// Build modules from a guest kernel's source, with or without patches
     #[command(subcommand)]
     Module(commands::module::ModuleCommand),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions(commands::manual::CompletionsArgs),
-    /// Write man pages, one for each command
+    /// Write man pages, one per command
     Man(commands::manual::ManArgs),
+}
+
+/// The command line, with its help.
+fn command() -> clap::Command {
+    help::shaped(Cli::command())
 }
 
 fn main() -> ExitCode {
     // A limit on the size of files is reported as an error; it does not kill.
     // SAFETY: to ignore a signal takes no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let cli = Cli::parse();
+    let mut matches = command().get_matches();
+    let cli = Cli::from_arg_matches_mut(&mut matches)
+        .unwrap_or_else(|error| error.format(&mut command()).exit());
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            let failure = Failure::of(&error);
+            let failure = Failure::from_error(&error);
             eprintln!("plumb: {}", exit::message(&error));
             ExitCode::from(failure.code())
         }

@@ -1,4 +1,7 @@
 //! Prints recordings, and writes them for other programs. It imports no command.
+//!
+//! `show.rs` finds the shape of a recording, and each shape has a file (`costs.rs`, `times.rs`, `rates.rs` and
+//! others); `formats.rs` has the formats of other programs.
 
 pub(crate) mod below;
 mod browser;

@@ -16,7 +16,7 @@ const PASSED_EVERY: Duration = Duration::from_secs(60);
 const STEP: &str = "{spinner} {msg} ({elapsed})";
 const BAR: &str = "{spinner} {msg} [{bar:30}] {pos}/{len}, {eta} left";
 
-/// What is going on, for who asks why the program has not ended yet.
+/// The current step, printed after a signal if the process does not end.
 static NOW: Mutex<Option<Now>> = Mutex::new(None);
 
 struct Now {
@@ -24,7 +24,7 @@ struct Now {
     bar: Option<ProgressBar>,
 }
 
-/// Say what is waited for after a signal, unless nothing is to be printed.
+/// Print what is waited for after a signal, unless nothing is to be printed.
 pub(crate) fn tell_interrupted() {
     let Ok(now) = NOW.lock() else { return };
     if let Some(Now { step, bar }) = &*now {
@@ -43,8 +43,8 @@ fn interrupted_line(step: &str) -> String {
     )
 }
 
-/// A time as people say it: of hours no seconds.
-fn told(time: Duration) -> String {
+/// A time as people write it: hours without seconds.
+fn duration_text(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),
@@ -61,7 +61,7 @@ pub(crate) struct Teller {
     started: Instant,
     /// When the progress of a long run was printed last.
     passed: Mutex<Option<Instant>>,
-    /// Those that are printed, and steps.
+    /// Notes and steps that were printed already.
     notes: Mutex<BTreeSet<String>>,
 }
 
@@ -107,7 +107,7 @@ impl Teller {
                 format!("booted and saved in {:.1} s", after.as_secs_f64())
             }
             Progress::Note(note) => {
-                // What goes wrong for each of several guests is said once.
+                // A problem of each of several guests is printed once.
                 let is_new =
                     |mut notes: MutexGuard<'_, BTreeSet<String>>| notes.insert(note.clone());
                 if !self.notes.lock().is_ok_and(is_new) {
@@ -121,8 +121,9 @@ impl Teller {
             }
             Progress::Arm(name) => format!("measuring {name}"),
             Progress::Step(step) => {
-                let is_new = |mut told: MutexGuard<'_, BTreeSet<String>>| told.insert(step.clone());
-                // Those of each block are said once.
+                let is_new =
+                    |mut steps: MutexGuard<'_, BTreeSet<String>>| steps.insert(step.clone());
+                // Steps that every block repeats are printed once.
                 if self.bar.is_none() && !self.notes.lock().is_ok_and(is_new) {
                     return self.now(step);
                 }
@@ -140,7 +141,7 @@ impl Teller {
         match &self.bar {
             Some(bar) => {
                 bar.set_message(printable(&line, 200));
-                // What comes before the first block says nothing of how long others take.
+                // The time before the first block does not predict how long others take.
                 if bar.length().is_none() {
                     bar.reset_eta();
                 }
@@ -187,8 +188,8 @@ impl Teller {
             }
         }
         let time = match pace.left() {
-            Some(left) => format!("{} left", told(left)),
-            None => told(pace.passed),
+            Some(left) => format!("{} left", duration_text(left)),
+            None => duration_text(pace.passed),
         };
         Some(match latest {
             Some(latest) => format!("measuring, {time}; latest: {latest}"),
@@ -230,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal that remembers what was last written to it.
+    /// A terminal that keeps its last line.
     #[derive(Debug, Clone, Default)]
     struct Screen(Arc<Mutex<String>>);
 
@@ -301,7 +302,7 @@ mod tests {
         assert!(some.contains("measuring udp [") && some.contains("3/10"), "{some}");
     }
 
-    /// Check that a signal's line says what is waited for, without what could move the cursor.
+    /// Check that a signal's line has what is waited for, without what could move the cursor.
     #[test]
     fn interrupted() {
         let line = interrupted_line("measuring \u{1b}[2Jtso=off");

@@ -22,14 +22,14 @@ use crate::signals;
 /// Layer rules are some hundred lines.
 const MAX_LAYERS_BYTES: u64 = 1 << 20;
 
-/// The result of a run: what was recorded, and the error that ended it early, if one did.
+/// The result of a run: the recording, and the error that ended it early, if one did.
 pub(crate) struct Outcome {
     pub(crate) recording: Recording,
     pub(crate) error: Option<anyhow::Error>,
 }
 
 impl Outcome {
-    /// Say how to continue, if it was ended early.
+    /// Print how to continue, if it was ended early.
     pub(crate) fn tell_how_to_resume(&self, name: &str, options: &RunOptions) {
         if self.error.is_some() && !self.recording.blocks.is_empty() && !options.quiet {
             eprintln!(
@@ -40,8 +40,8 @@ impl Outcome {
     }
 }
 
-/// What is asked for: an experiment, and the text of its file, empty for a command line.
-pub(crate) type Asked<'a> = (&'a Experiment, &'a str);
+/// An experiment, and the text of its file, empty for a command line.
+pub(crate) type ExperimentText<'a> = (&'a Experiment, &'a str);
 
 /// One guest, or two hosts, for each CPU, as far as memory goes: a guest takes up to 300 MB.
 fn default_jobs(experiment: &Experiment) -> usize {
@@ -56,7 +56,7 @@ fn default_jobs(experiment: &Experiment) -> usize {
 /// The recording to resume, if it exists.
 fn taken_up(
     path: &Path,
-    (experiment, text): Asked<'_>,
+    (experiment, text): ExperimentText<'_>,
     options: &RunOptions,
 ) -> anyhow::Result<Option<Recording>> {
     if !path.exists() {
@@ -98,10 +98,10 @@ fn taken_up(
 /// Run in guests.
 ///
 /// # Errors
-/// Only those before the start: later ones are in the outcome, beside what was measured.
+/// Only those before the start: later ones are in the outcome, with the results.
 pub(crate) fn record(
     run: &GuestRun,
-    asked: Asked<'_>,
+    asked: ExperimentText<'_>,
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
@@ -140,7 +140,7 @@ fn has_measured(recording: &Recording) -> bool {
 /// As [`record`].
 pub(crate) fn record_by(
     measure: impl FnOnce(&Options, &mut Recording, Save<'_>, &Teller) -> Result<(), EngineError>,
-    asked: Asked<'_>,
+    asked: ExperimentText<'_>,
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
@@ -197,7 +197,7 @@ pub(crate) fn record_by(
         cancel,
     };
     let teller = Teller::new(options.quiet);
-    // A full disk must not lose what is measured afterwards: it is tried again with every block.
+    // A full disk must not lose later results: saving is tried again with every block.
     let mut unsaved = None;
     let quiet = options.quiet;
     let result = measure(

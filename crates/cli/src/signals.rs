@@ -1,7 +1,7 @@
 //! The signals that end a run: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 //!
-//! The first one ends the run in order, and restores what was changed; a second one ends it at
-//! once, and leaves the cleanup to the next run. QEMU ends with plumb in any case.
+//! The first one ends the run in order, and restores settings; a second one ends it at once, and
+//! leaves the cleanup to the next run. QEMU ends with plumb in any case.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -25,8 +25,8 @@ static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// How long a run may take to end after a signal without a word.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Have what is waited for told, if the process has not ended soon after the first signal: by a thread that
-/// sleeps until then, since one that looks now and then would be measured.
+/// Print what is waited for, if the process has not ended soon after the first signal: from a thread that sleeps until
+/// then, since one that polls would be measured.
 fn announce() -> io::Result<()> {
     let (mut read, write) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -57,7 +57,7 @@ pub(crate) fn watch() -> io::Result<Arc<AtomicBool>> {
         Arc::default()
     });
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // Ignored by `nohup`: the run has to go on.
+        // Ignored by `nohup`: the run must continue.
         if signal == SIGHUP && is_ignored(signal) {
             continue;
         }

@@ -67,7 +67,7 @@ impl Steps {
                     bar.set_position(done);
                 }
             }
-            // A progress line that cannot be written is no reason to stop.
+            // Failing to write a progress line is not a reason to stop.
             None if is_new => {
                 let _ = writeln!(io::stderr(), "{step}");
             }

@@ -1,10 +1,10 @@
-//! The `functions` instrument while packets of others are received by softirqs that
-//! interrupt a sender: what it says of the sender's own functions must not change.
+//! The `functions` instrument while softirqs that interrupt a sender receive others' packets: its
+//! figures for the sender's own functions must not change.
 //!
-//! The test's program is also the init of a guest whose nanoseconds are instructions.
-//! There one thread sends datagrams, block by block: alone, and while TCP connections
-//! that the kernel paces by timers send what was written into them beforehand. So the
-//! same CPU sends and receives their packets in softirqs, on top of whatever it is at.
+//! The test's program is also the init of a guest whose nanoseconds are instructions. There one
+//! thread sends datagrams, block by block: alone, and while TCP connections that the kernel paces
+//! by timers send data that was written into them beforehand. So the same CPU sends and receives
+//! their packets in softirqs, on top of whatever it is at.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -55,7 +55,7 @@ const FUNCTIONS: [&str; 20] = [
 ];
 /// Fewer on the sender's way prove too little.
 const MIN_FUNCTIONS: usize = 15;
-/// Of each kind, in turn.
+/// Blocks of each kind, in turn.
 const BLOCKS: u32 = 10;
 const PACKETS: u32 = 300;
 /// Connections of the flood, the rate of each, and its segments: each has its own timer, which
@@ -63,10 +63,10 @@ const PACKETS: u32 = 300;
 const FLOODS: usize = 16;
 const PACE_BYTES_S: u32 = 2_000_000;
 const SEGMENT: libc::c_int = 1_000;
-/// What is written into each before a block: more than it is rid of meanwhile.
+/// Bytes written into each before a block: more than it sends meanwhile.
 const WRITTEN: usize = 256 << 10;
-/// What leads into an interrupt's handler and out again is charged to what it interrupts
-/// (docs/guide/functions.md): no interval has it, since it is no scatter.
+/// Entry to and exit from an interrupt's handler are charged to the interrupted code
+/// (docs/guide/functions.md): no interval includes it, since it does not scatter.
 const INTO_HANDLER_INSNS: f64 = 100.0;
 /// How much longer the longest call may be in the flood: an allocator's slow path takes 1,100,
 /// the ways into the handlers of a few interrupts less. A softirq that sends segments of the
@@ -99,8 +99,8 @@ fn softirqs_are_not_the_senders() {
     let folder = tempfile::TempDir::new().unwrap();
     let archive = folder.path().join("initramfs");
     std::fs::write(&archive, initramfs::build(Arch::X86_64, &init(), &[]).unwrap()).unwrap();
-    let told = boot(&kernel.boot_image(), &archive);
-    let seen = Seen::read(&told);
+    let lines = boot(&kernel.boot_image(), &archive);
+    let seen = Seen::read(&lines);
 
     let [alone, flooded] = seen.wall_ns.each_ref().map(|w| mean(w));
     println!("a packet took {alone:.0} ns alone, {flooded:.0} ns in the flood");
@@ -108,7 +108,7 @@ fn softirqs_are_not_the_senders() {
         "{} softirqs on top of others alone, {} in the flood",
         seen.softirqs[0], seen.softirqs[1]
     );
-    // Else there was no flood, and nothing is shown.
+    // Otherwise there was no flood, and nothing is shown.
     assert!(flooded > 1.2 * alone, "the flood did not delay the sender");
     assert!(
         seen.softirqs[1] > seen.softirqs[0] + u64::from(BLOCKS * PACKETS / 10),
@@ -138,7 +138,7 @@ fn softirqs_are_not_the_senders() {
         let [before, after] = seen.interruptions[name];
         let calls = f64::from(BLOCKS * PACKETS);
         let ways_in = INTO_HANDLER_INSNS * after.saturating_sub(before) as f64 / calls;
-        // What is certain of a difference is no more than the ways into handlers explain.
+        // The certain part of a difference is no more than the ways into handlers explain.
         let ratio = of.ratio.unwrap();
         let certain = (ratio.low - 1.0).max(1.0 - ratio.high).max(0.0) * of.before;
         let is_explained = !of.verdict.differs() || certain <= ways_in;
@@ -166,22 +166,22 @@ fn mean(values: &[f64]) -> f64 {
 /// The guest's results: pairs of figures, alone and in the flood.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Of a packet, by block.
+    /// Time of a packet, by block.
     wall_ns: [Vec<f64>; 2],
     softirqs: [u64; 2],
     /// By name, the corrected time of a call, by block.
     functions: BTreeMap<String, Pair>,
     interruptions: BTreeMap<String, [u64; 2]>,
-    /// Of all calls, as read.
+    /// The longest call of each function, uncorrected.
     longest_ns: BTreeMap<String, [u64; 2]>,
     /// Times that were read as less than nothing.
     negative: u64,
 }
 
 impl Seen {
-    fn read(told: &[String]) -> Seen {
+    fn read(lines: &[String]) -> Seen {
         let mut seen = Seen::default();
-        for line in told {
+        for line in lines {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.as_slice() {
                 ["block", arm, wall_ns, softirqs] => {
@@ -223,7 +223,7 @@ fn init() -> Vec<u8> {
     std::fs::read(from).unwrap()
 }
 
-/// Boot, and return the lines that it says.
+/// Boot, and return the lines that the guest prints.
 fn boot(image: &Path, archive: &Path) -> Vec<String> {
     let qemu = trial::find_qemu(Arch::OWN).unwrap();
     let mut guest = Command::new(qemu)
@@ -251,7 +251,7 @@ fn boot(image: &Path, archive: &Path) -> Vec<String> {
             }
         }
     });
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     let mut console = String::new();
     let complete = loop {
         let Ok(line) = lines.recv_timeout(LIMIT) else {
@@ -259,7 +259,7 @@ fn boot(image: &Path, archive: &Path) -> Vec<String> {
         };
         match line.split_once(SAYS) {
             Some((_, END)) => break true,
-            Some((_, said)) => told.push(said.to_string()),
+            Some((_, said)) => messages.push(said.to_string()),
             None => console = console + &line + "\n",
         }
     };
@@ -267,10 +267,10 @@ fn boot(image: &Path, archive: &Path) -> Vec<String> {
     let _ = guest.kill();
     guest.wait().unwrap();
     assert!(complete, "the guest stopped short. Its console:\n{console}");
-    told
+    messages
 }
 
-/// What runs in the guest.
+/// The part that runs in the guest.
 mod guest {
     use super::*;
 
@@ -292,7 +292,7 @@ mod guest {
 
     fn measure() {
         loopback_up();
-        // Else what goes a short way is sent in bursts, however slow: Linux 5.18, commit
+        // Otherwise, over a short round trip, TCP sends in bursts, however slow: Linux 5.18, commit
         // 65466904b015. Before that there is no such setting.
         let _ = std::fs::write("/proc/sys/net/ipv4/tcp_tso_rtt_log", "0");
         let sender = Sender::new();

@@ -1,9 +1,12 @@
 //! Benches: packet rates by data path.
 //!
-//! Each block has a topology of its own: namespaces joined by veth, the path set up in one of them,
-//! a generator in another, and for forwarding a sink at the far end. Packets run, and the rate is
-//! that of a window. Then the generator stops, and when the topology is quiet, every packet has to
-//! be accounted for.
+//! Each block has its own topology: namespaces joined by veth, the path set up in one of them, a
+//! generator in another, and for forwarding a sink at the far end. Packets run, and the rate is
+//! measured over a window. Then the generator stops, and when the topology is quiet, every packet
+//! must be accounted for.
+//!
+//! Everything for one block is in `netplumb_agent::bench`. `explain.rs` counts instructions along the same paths,
+//! `beside.rs` samples CPU time.
 
 mod beside;
 mod explain;
@@ -14,13 +17,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use netplumb_agent::bench::block::{self, Ran};
+use netplumb_agent::bench::block::{self, BlockResult};
 use netplumb_agent::bench::{Nics, Own, ground};
 use netplumb_agent::facts;
 use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_lab::cancel::Cancel;
 use netplumb_model::bench::{
-    Bench, BenchArm, Fault, Frames, Limit, Measured, Offered, quantities, rate_word,
+    Bench, BenchArm, BlockRates, Fault, Frames, Limit, Offered, quantities, rate_word,
 };
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;
@@ -42,7 +45,7 @@ pub use guest::GuestLab;
 /// The plan of a bench.
 #[derive(Debug, Clone)]
 pub struct BenchPlan {
-    /// The arms.
+    /// The arms as the lab runs them: data path, frames, load.
     pub arms: Vec<BenchArm>,
     /// The same arms with their names, as the recording has them.
     pub named: Vec<Arm>,
@@ -78,17 +81,17 @@ pub struct BenchOptions<'a> {
 pub enum BenchEvent<'a> {
     /// A message for the user.
     Note(String),
-    /// What is done from now on.
+    /// The current step, for progress output.
     Step(String),
     /// A block is complete: the recording with it, the number of blocks done, and the total.
     Block(&'a Recording, u32, u32),
 }
 
 /// Receives events.
-pub type Tell<'a> = &'a mut dyn FnMut(BenchEvent<'_>);
+pub type OnBenchEvent<'a> = &'a mut dyn FnMut(BenchEvent<'_>);
 
-/// Run a bench. What was measured before an error is in the recording. A path that is not supported
-/// has no blocks, and a note with the reason.
+/// Run a bench. Results from before an error are in the recording. A path that is not supported has
+/// no blocks, and a note with the reason.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -97,10 +100,10 @@ pub fn run_bench(
     options: &BenchOptions<'_>,
     recording: &mut Recording,
     save: Save<'_>,
-    tell: Tell<'_>,
+    tell: OnBenchEvent<'_>,
 ) -> Result<(), EngineError> {
     recording.complete = false;
-    // First remove what killed runs left behind.
+    // First clean up after killed runs.
     clean_up(&mut |note| tell(BenchEvent::Note(note)));
     tell(BenchEvent::Step("setting up".into()));
     let own = match &plan.nics {
@@ -133,15 +136,15 @@ pub fn run_bench(
     tell(BenchEvent::Step("measuring".into()));
     recording.arms = plan.named.clone();
     if let Some(nics) = &plan.nics {
-        let told = nics.told();
+        let chain = nics.chain_text();
         for arm in &mut recording.arms {
-            arm.knobs.insert("nics".into(), told.clone());
+            arm.knobs.insert("nics".into(), chain.clone());
         }
-        recording.environment.insert(env::NICS.into(), told);
+        recording.environment.insert(env::NICS.into(), chain);
     }
     save(recording).map_err(EngineError::Save)?;
     let tell = RefCell::new(tell);
-    let mut index = Index::of(recording);
+    let mut index = Index::from_recording(recording);
     let mut keeper = Keeper::new(recording, save, options.cancel);
     let arms = plan.arms.len();
     let mut site = OneAtATime::new(Run {
@@ -209,7 +212,7 @@ fn setting(plan: &BenchPlan, guest: Option<Link>) -> String {
         });
     }
     words.push(match (&plan.nics, guest) {
-        (Some(nics), _) => format!("interfaces of this machine ({})", nics.told()),
+        (Some(nics), _) => format!("interfaces of this machine ({})", nics.chain_text()),
         (None, Some(link)) if link != Link::Veth => format!("emulated NICs ({link})"),
         _ => "veth between namespaces".into(),
     });
@@ -239,9 +242,9 @@ struct Run<'a, 't> {
     options: &'a BenchOptions<'a>,
     /// The interfaces of this machine, if they are used.
     own: Option<&'a Own>,
-    tell: &'a RefCell<Tell<'t>>,
+    tell: &'a RefCell<OnBenchEvent<'t>>,
     /// Rates of the generator alone, by frames and number of CPUs.
-    limits: BTreeMap<String, Found>,
+    limits: BTreeMap<String, MeasuredLimit>,
     /// Arms that are not supported.
     absent: BTreeSet<usize>,
     /// Arms that were traced for missing packets.
@@ -263,9 +266,8 @@ impl Alone for Run<'_, '_> {
 
 /// A measured rate of the generator alone.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct MeasuredLimit {
     limit: Limit,
-    /// How often it was measured.
     tries: u32,
 }
 
@@ -280,7 +282,7 @@ impl Run<'_, '_> {
     fn rates(&mut self, turn: &Turn, recording: &mut Recording) -> Result<Ended, EngineError> {
         let arm = self.plan.arms[turn.arm];
         match self.block(&arm)? {
-            Ran::Measured(measured, facts) => {
+            BlockResult::Measured(measured, facts) => {
                 add_facts(recording, facts);
                 self.check_limit(&arm, &measured);
                 let invalid = measured.invalid();
@@ -291,7 +293,7 @@ impl Run<'_, '_> {
                 }
                 Ok(Ended::Measured)
             }
-            Ran::CannotHere(why) => {
+            BlockResult::CannotHere(why) => {
                 self.absent.insert(turn.arm);
                 Ok(Ended::CannotHere(why))
             }
@@ -316,13 +318,13 @@ impl Run<'_, '_> {
             None => block::calibrate_for(arm)?,
         };
         let tries = tries + 1;
-        self.limits.insert(key, Found { limit, tries });
+        self.limits.insert(key, MeasuredLimit { limit, tries });
         Ok(Ok(limit))
     }
 
     /// A block faster than the generator alone shows that the generator was slowed down while it
     /// was measured: measure it again before the next block.
-    fn check_limit(&mut self, arm: &BenchArm, measured: &Measured) {
+    fn check_limit(&mut self, arm: &BenchArm, measured: &BlockRates) {
         if let Some(found) = self.limits.get_mut(&limit_key(arm)) {
             found.limit = found.limit.beside(measured.handled_pps());
         }
@@ -337,22 +339,25 @@ impl Run<'_, '_> {
 
 impl Run<'_, '_> {
     /// Set up, measure, and tear down.
-    fn block(&mut self, arm: &BenchArm) -> Result<Ran, EngineError> {
+    fn block(&mut self, arm: &BenchArm) -> Result<BlockResult, EngineError> {
         self.block_of(arm, self.plan.window)
     }
 
     /// The same with a window of this length.
-    fn block_of(&mut self, arm: &BenchArm, window: Duration) -> Result<Ran, EngineError> {
+    fn block_of(&mut self, arm: &BenchArm, window: Duration) -> Result<BlockResult, EngineError> {
         let fault = arm.planted.fault;
         let several = (fault == Some(Fault::Mtu) && arm.multi_buffer)
             .then_some("its program supports multi-buffer frames");
         if let Some(why) = several.or_else(|| fault.and_then(|f| f.spares(arm.bench, arm.path))) {
-            return Ok(Ran::CannotHere(format!("the fault has no effect on {}: {why}", arm.path)));
+            return Ok(BlockResult::CannotHere(format!(
+                "the fault has no effect on {}: {why}",
+                arm.path
+            )));
         }
         let limit = match (arm.offered, self.has_nics()) {
             (Offered::Most, false) => match self.limit(arm)? {
                 Ok(limit) => limit,
-                Err(why) => return Ok(Ran::CannotHere(why)),
+                Err(why) => return Ok(BlockResult::CannotHere(why)),
             },
             _ => Limit::NotAsked,
         };
@@ -373,7 +378,7 @@ impl Run<'_, '_> {
 }
 
 /// Add a block of rates.
-fn add(recording: &mut Recording, arm: usize, index: u32, measured: &Measured) {
+fn add(recording: &mut Recording, arm: usize, index: u32, measured: &BlockRates) {
     recording.blocks.push(Block {
         arm: arm as u32,
         instrument: RATES.into(),
@@ -388,7 +393,7 @@ fn add(recording: &mut Recording, arm: usize, index: u32, measured: &Measured) {
     measured.add_to(recording, block);
 }
 
-/// Add facts about the set-up: those of the first block that has them.
+/// Add facts about the set-up, from the first block that has them.
 fn add_facts(recording: &mut Recording, facts: BTreeMap<String, String>) {
     for (key, value) in facts {
         recording.environment.entry(key).or_insert(value);

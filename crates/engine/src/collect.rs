@@ -12,9 +12,9 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::code::{FunctionCode, Instruction};
-use netplumb_model::quantity::{Item, Of, QuantityId};
+use netplumb_model::quantity::{FigureKey, QuantityId, Subject};
 use netplumb_model::recording::{
-    Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, Total,
+    Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, SourceLine, Total,
 };
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::{
@@ -22,24 +22,26 @@ use netplumb_model::timing::{
     USER_MODE,
 };
 
-use crate::debug_info::Lookup;
 use crate::index::{Index, add_costs, known};
 
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
 
-/// What a guest executed, in its own ids.
+/// Source lines of code, by image and address in it, with the file ids of a recording.
+pub(crate) type SourceLines = HashMap<(u32, u64), SourceLine>;
+
+/// A guest's symbols and calling-context tree, in its own ids.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Executed<'a> {
     /// The symbols of its kernel.
     pub(crate) symbols: &'a SymbolTable,
     /// The symbols of user code.
     pub(crate) user: &'a [UserSymbol],
-    /// Its calling-context tree.
+    /// Nodes of the calling-context tree, by id.
     pub(crate) nodes: &'a [TreeNode],
 }
 
-/// Maps the ids of one guest to those of the recording.
+/// Maps a guest's ids to the recording's.
 #[derive(Debug, Default)]
 pub(crate) struct Translation {
     functions: HashMap<Symbol, FunctionId>,
@@ -47,10 +49,10 @@ pub(crate) struct Translation {
 }
 
 impl Translation {
-    /// Add the nodes of a guest that have costs in windows, those above them, and their functions.
+    /// Add the nodes of a guest that have costs in windows, their callers, and their functions.
     ///
-    /// They are in order of names: what the guest did outside its windows, which is not always the
-    /// same, has no effect on a recording.
+    /// They are in order of names: work outside the windows, which differs from run to run, has no
+    /// effect on a recording.
     pub(crate) fn add<'a>(
         recording: &mut Recording,
         index: &mut Index,
@@ -105,7 +107,7 @@ impl Translation {
         self.functions.get(&symbol).copied()
     }
 
-    /// The costs of a window in a block; `of` says which direction they are of.
+    /// The costs of a window in a block; `of` is their direction.
     pub(crate) fn costs<'a>(
         &'a self,
         (block, quantity): (u32, QuantityId),
@@ -151,14 +153,14 @@ impl Translation {
 }
 
 impl Translation {
-    /// Add the instructions that an arm executed, those of functions with costs.
+    /// Add the instructions that an arm executed in functions with costs.
     pub(crate) fn add_code(
         &self,
         recording: &mut Recording,
         arm: u32,
         executed: &Executed<'_>,
         insns: &[RanInsn],
-        sources: &Lookup,
+        sources: &SourceLines,
     ) {
         for insns in insns.chunk_by(|a, b| a.symbol == b.symbol) {
             let Some(symbol) = insns.first().map(|insn| insn.symbol) else {
@@ -193,9 +195,9 @@ impl Translation {
         let calls = window.costs.iter();
         let calls = calls.map(|cost| (self.nodes[&cost.node], cost.calls));
         let ledger = with_netfilter(recording, calls, ledger.clone());
-        recording.set(&SAMPLE_PERIOD, Item::ONLY, sampling.period as f64);
+        recording.set(&SAMPLE_PERIOD, FigureKey::ONLY, sampling.period as f64);
         for (number, seed) in (0..).zip(&sampling.seeds) {
-            recording.set(&SAMPLE_SEED, Item::number(number), *seed as f64);
+            recording.set(&SAMPLE_SEED, FigureKey::number(number), *seed as f64);
         }
         let block = recording.blocks.len() as u32;
         let seeds = window.sampled.len().max(1) as u64;
@@ -246,8 +248,8 @@ impl Translation {
         }
         for (direction, insns) in &window.interrupts {
             let mut add = |of, insns: u64| {
-                let item = Item::label(direction.as_str());
-                recording.add(Of::Block(block), of, item, insns as f64);
+                let item = FigureKey::label(direction.as_str());
+                recording.add(Subject::Block(block), of, item, insns as f64);
             };
             add(&INTERRUPTS_OFF, insns.off);
             add(&IN_KERNEL, insns.all);
@@ -255,7 +257,7 @@ impl Translation {
     }
 }
 
-/// Samples by what they are of.
+/// Samples by direction, context and node.
 type Sums = BTreeMap<(Direction, Context, NodeId), u64>;
 
 /// The node of samples in user mode.
@@ -288,8 +290,8 @@ fn with_netfilter(
     calls: impl Iterator<Item = (NodeId, u64)>,
     mut ledger: Ledger,
 ) -> Ledger {
-    let told: u64 = ledger.dropped.values().sum();
-    let missing = ledger.offered.saturating_sub(ledger.delivered + told);
+    let known_drops: u64 = ledger.dropped.values().sum();
+    let missing = ledger.offered.saturating_sub(ledger.delivered + known_drops);
     if missing == 0 {
         return ledger;
     }
@@ -381,7 +383,7 @@ fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
 
 #[cfg(test)]
 mod tests {
-    use netplumb_instruments::exact::{Counted, Sampled, SampledCost, WithInterruptsOff};
+    use netplumb_instruments::exact::{CountedCost, Sampled, SampledCost, WithInterruptsOff};
 
     use super::*;
 
@@ -417,9 +419,9 @@ mod tests {
                 Ledger { offered: 10, delivered, dropped: [("UdpNoPorts".to_string(), 1)].into() };
             with_netfilter(&recording, calls.iter().copied(), ledger)
         };
-        let told = of(4, &[(0, 40), (1, 3), (3, 1), (4, 1), (5, 9), (6, 9)]);
-        assert_eq!(told.dropped[BY_NETFILTER], 5);
-        assert!(told.closes());
+        let closed = of(4, &[(0, 40), (1, 3), (3, 1), (4, 1), (5, 9), (6, 9)]);
+        assert_eq!(closed.dropped[BY_NETFILTER], 5);
+        assert!(closed.closes());
         assert_eq!(of(5, &[(1, 9)]).dropped[BY_NETFILTER], 4);
         assert!(!of(5, &[(5, 9), (6, 9)]).closes());
         assert_eq!(of(9, &[(1, 9)]).dropped.len(), 1);
@@ -431,8 +433,8 @@ mod tests {
         TreeNode { parent, symbol, tail: false }
     }
 
-    fn cost(node: NodeId, calls: u64, insns: u64) -> Counted {
-        Counted { direction: Direction::Tx, context: Context::Task, node, calls, insns }
+    fn cost(node: NodeId, calls: u64, insns: u64) -> CountedCost {
+        CountedCost { direction: Direction::Tx, context: Context::Task, node, calls, insns }
     }
 
     /// Add the window of a guest to the recording.
@@ -441,7 +443,7 @@ mod tests {
         index: &mut Index,
         kallsyms: &str,
         nodes: &[TreeNode],
-        costs: Vec<Counted>,
+        costs: Vec<CountedCost>,
     ) {
         let symbols = SymbolTable::parse(kallsyms.as_bytes()).unwrap();
         let layers = LayerRules::parse(LAYERS).unwrap();

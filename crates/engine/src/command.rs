@@ -17,7 +17,7 @@ use netplumb_model::loss::Loss;
 use netplumb_model::message::{
     CommandEnd, CommandPlan, Output, Reply, Request, RunPlan, SetupPlan,
 };
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::reads::FileReads;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
@@ -28,13 +28,13 @@ use crate::extras;
 use crate::kinds::{check_pairs, is_of_packets};
 use crate::origin::{self, Boot, Origin};
 use crate::plan::{GuestPlan, Plan};
-use crate::prototypes::Known;
+use crate::prototypes::GuestPrototypes;
 use crate::run::{MEMORY_FACT, Options, Progress, Save, note_arch, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 use tables::Tables;
 
-/// How long a command may take to end after it was told to.
+/// How long a command may take to end after it was signalled.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(20);
 /// The file with standard input, in the guest.
 const STDIN: &str = "/run/stdin";
@@ -48,9 +48,9 @@ pub struct CommandArm {
     pub arm: Arm,
     /// Path of the program in the guest.
     pub program: PathBuf,
-    /// The arguments.
+    /// Arguments of the program, without its path.
     pub words: Vec<String>,
-    /// What it reads, if it is `plumb read-file`.
+    /// The reads, if it is `plumb read-file`.
     pub reads: Option<FileReads>,
 }
 
@@ -71,7 +71,7 @@ fn memory_mib(bundle: &Bundle) -> u32 {
 /// Commands with their files and settings.
 #[derive(Debug)]
 pub struct CommandRun {
-    /// What is compared, each in a guest of its own; one if an instrument is about packets.
+    /// The arms, each in a guest of its own; one if an instrument is about packets.
     pub arms: Vec<CommandArm>,
     /// The path and arguments of the peer.
     pub peer: Option<(PathBuf, Vec<String>)>,
@@ -79,11 +79,11 @@ pub struct CommandRun {
     pub folder: PathBuf,
     /// The contents of standard input, if it is not /dev/null.
     pub stdin: Option<Vec<u8>>,
-    /// The files.
+    /// The files to put into the guest.
     pub bundle: Bundle,
     /// The kernel modules that it needs; missing ones are ignored.
     pub modules: Vec<String>,
-    /// What is done before the first run. Its modules have to be there.
+    /// Set-up before the first run. Its modules are required.
     pub setup: SetupPlan,
     /// Connections that the guest opens before the first run.
     pub warmup: u32,
@@ -105,7 +105,7 @@ pub struct CommandRun {
 /// those before an error.
 ///
 /// # Errors
-/// See [`EngineError`]. What was measured before is in the recording.
+/// See [`EngineError`]. Earlier results are in the recording.
 pub fn run_command(
     run: &CommandRun,
     options: &Options,
@@ -130,7 +130,7 @@ pub fn run_command(
     note_instrument(recording, names.first().copied().unwrap_or_default(), counts);
     recording.environment.insert(env::LAB.into(), "vm".into());
     let mut keeper = Keeper::new(recording, save, &options.cancel);
-    let mut said = Said { output, ends, quiet: false };
+    let mut said = CommandReplies { output, ends, quiet: false };
     let mut site = OneAtATime::new(Runs {
         run,
         options,
@@ -150,7 +150,7 @@ struct Runs<'a, 's> {
     run: &'a CommandRun,
     options: &'a Options,
     progress: &'a (dyn Fn(Progress) + Sync),
-    said: &'a mut Said<'s>,
+    said: &'a mut CommandReplies<'s>,
     tables: Tables,
 }
 
@@ -159,7 +159,7 @@ impl Alone for Runs<'_, '_> {
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let (options, progress) = (self.options, self.progress);
         let one = OneArm { run: self.run, at: turn.arm };
-        // What it prints is the same with each.
+        // It prints the same with each instrument.
         self.said.quiet = turn.by > 0;
         match self.run.spec(turn.by) {
             None => {
@@ -173,15 +173,15 @@ impl Alone for Runs<'_, '_> {
 }
 
 /// Receives the output of a command, and how it ended.
-struct Said<'a> {
+struct CommandReplies<'a> {
     output: &'a mut dyn FnMut(Output, &[u8]),
     ends: &'a mut Vec<CommandEnd>,
     /// Whether the output is not passed on.
     quiet: bool,
 }
 
-impl Said<'_> {
-    /// Process a reply, if it is one of these.
+impl CommandReplies<'_> {
+    /// Process a reply of a kind handled here.
     fn take(&mut self, reply: Reply) {
         match reply {
             Reply::Output(..) if self.quiet => {}
@@ -213,16 +213,16 @@ struct Base {
     modules: Vec<String>,
     /// Names of those among them that have to be loaded.
     shipped: Vec<String>,
-    /// The files.
+    /// Initramfs archive of the command's files.
     archive: OwnedFd,
 }
 
 impl OneArm<'_> {
-    /// What QEMU gets beside the machine: the files, and a disk if it is one of QEMU's.
+    /// QEMU's arguments in addition to the machine's: the files, and a disk if it is one of QEMU's.
     fn extra(self, archive: OwnedFd) -> Result<Extra, EngineError> {
         let mut extra =
             Extra { args: bulk::qemu_args(archive.as_raw_fd()), fds: vec![archive], cpu: None };
-        if let Some(plan) = DiskPlan::of(&self.command().arm) {
+        if let Some(plan) = DiskPlan::from_arm(&self.command().arm) {
             let memory = disk::backing(&plan.disk);
             if let Some(memory) = memory.map_err(EngineError::host("make a disk in memory"))? {
                 extra.args.extend(disk::qemu_args(memory.as_raw_fd()));
@@ -234,21 +234,21 @@ impl OneArm<'_> {
 }
 
 impl CommandRun {
-    /// Those of its instruments that the plugin's stream gives.
+    /// The run's instruments that the plugin's stream feeds.
     fn counted(&self) -> Vec<&'static str> {
         let exact = self.exact.then_some(INSTRUCTIONS.instrument);
         let samples = self.sampling.as_ref().map(|_| SAMPLED.instrument);
         exact.into_iter().chain(samples).collect()
     }
 
-    /// The instruments, by their numbers in turns: those that have a turn together are named by the
-    /// first.
+    /// Names of instruments, by their numbers in turns; several that share a turn have the first
+    /// one's.
     fn names(&self) -> Vec<&str> {
         let timed = self.timed.iter().map(|spec| spec.instrument.as_str());
         self.counted().into_iter().take(1).chain(timed).collect()
     }
 
-    /// The settings of an instrument, by number; none for those that the plugin serves.
+    /// The settings of an instrument, by number; none if the plugin serves it.
     fn spec(&self, by: usize) -> Option<&TimingSpec> {
         let at = by.checked_sub(usize::from(!self.counted().is_empty()))?;
         self.timed.get(at)
@@ -291,8 +291,8 @@ impl OneArm<'_> {
         facts.insert(MEMORY_FACT.into(), memory_mib.to_string());
         keeper.keep()?;
         let (tree, _) = extras::module_tree(&kernel, guest)?;
-        let disk = DiskPlan::of(&self.command().arm);
-        let needed = Needed::of(disk.as_ref(), &self.run.setup);
+        let disk = DiskPlan::from_arm(&self.command().arm);
+        let needed = Needed::new(disk.as_ref(), &self.run.setup);
         let (modules, shipped, mut made) = modules(&tree, &self.run.modules, &needed)?;
         if let Some(bytes) = &self.run.stdin {
             made.push((STDIN.into(), 0o600, bytes.clone()));
@@ -307,13 +307,13 @@ impl OneArm<'_> {
         Ok(Base { origin, links, modules, shipped, archive })
     }
 
-    /// What is known of the functions of its kernel.
-    fn known<'o>(self, options: &'o Options) -> Result<Known<'o>, EngineError> {
+    /// Types and debug information of its kernel's functions.
+    fn known<'o>(self, options: &'o Options) -> Result<GuestPrototypes<'o>, EngineError> {
         let plan = self.plan();
         let guests = plan.guests();
         let kernel = guests[0].kernel_in(options, &|_| {})?;
         let (tree, _) = extras::module_tree(&kernel, &guests[0])?;
-        Ok(Known::of(&kernel, tree, &options.cancel))
+        Ok(GuestPrototypes::new(&kernel, tree, &options.cancel))
     }
 
     /// The request to the guest.
@@ -331,7 +331,7 @@ impl OneArm<'_> {
             blocks: run.blocks,
             output_bytes: run.output_bytes,
             watch,
-            disk: DiskPlan::of(&command.arm),
+            disk: DiskPlan::from_arm(&command.arm),
             setup: SetupPlan { modules: shipped, ..run.setup.clone() },
             reads: command.reads.clone(),
         })
@@ -364,21 +364,21 @@ fn facts(
 ) -> Result<(), EngineError> {
     let facts = &mut recording.environment;
     guest.answers(options.timeout, |reply| {
-        if let Reply::Facts(told) = reply {
-            facts.extend(told);
+        if let Reply::Facts(guest_facts) = reply {
+            facts.extend(guest_facts);
         }
         Ok(())
     })?;
     Ok(())
 }
 
-type Made = Vec<(String, u32, Vec<u8>)>;
+type GeneratedFiles = Vec<(String, u32, Vec<u8>)>;
 
 /// Modules that have to be there, each with its parameters.
 struct Needed(Vec<(String, String)>);
 
 impl Needed {
-    fn of(disk: Option<&DiskPlan>, setup: &SetupPlan) -> Needed {
+    fn new(disk: Option<&DiskPlan>, setup: &SetupPlan) -> Needed {
         let mut needed = Vec::new();
         if let Some(plan) = disk {
             for name in plan.modules() {
@@ -400,16 +400,16 @@ impl Needed {
     }
 }
 
-/// The modules of these names with their dependencies: paths in the guest with parameters, in load
-/// order, the names of those that have to be loaded, and the files. `names` may be missing.
+/// The named modules with their dependencies: paths in the guest with parameters, in load order,
+/// the names of the required ones, and the files. `names` may be missing.
 fn modules(
     tree: &netplumb_kernel::modules::ModuleTree,
     names: &[String],
     needed: &Needed,
-) -> Result<(Vec<String>, Vec<String>, Made), EngineError> {
+) -> Result<(Vec<String>, Vec<String>, GeneratedFiles), EngineError> {
     let mut paths: Vec<String> = Vec::new();
     let mut shipped: Vec<String> = Vec::new();
-    let mut files: Made = Vec::new();
+    let mut files: GeneratedFiles = Vec::new();
     let mut add = |all: Vec<netplumb_kernel::modules::ModuleFile>| -> Result<(), EngineError> {
         for module in all {
             let path = format!("{MODULES}/{}.ko", module.name);
@@ -426,7 +426,7 @@ fn modules(
     };
     for (name, _) in &needed.0 {
         add(tree.resolve(&[name.as_str()])?)?;
-        // What is built in is there.
+        // Built-in modules are there already.
         if tree.find(name).is_some() {
             shipped.push(name.clone());
         }
@@ -440,7 +440,7 @@ fn modules(
     Ok((paths, shipped, files))
 }
 
-/// Add what runs of an arm did beside executing instructions, to their blocks of an instrument.
+/// Add the runs' figures apart from instructions to the blocks of an instrument.
 fn add_figures(recording: &mut Recording, arm: usize, instrument: &str, ends: &[CommandEnd]) {
     for end in ends {
         let is_its = |block: &netplumb_model::recording::Block| {
@@ -448,7 +448,7 @@ fn add_figures(recording: &mut Recording, arm: usize, instrument: &str, ends: &[
         };
         if let Some(block) = recording.blocks.iter().position(is_its) {
             for figure in &end.figures {
-                recording.add_figure(Of::Block(block as u32), figure.clone());
+                recording.add_figure(Subject::Block(block as u32), figure.clone());
             }
         }
     }

@@ -14,10 +14,10 @@ use netplumb_lab::bundle::{Bundle, Entry, Kind};
 use netplumb_model::recording::{FunctionId, LineCost, Recording, SourceFileId, SourceLine};
 use netplumb_model::timing::INSTRUCTIONS;
 
-use crate::collect::Translation;
+use crate::collect::{SourceLines, Translation};
 use crate::source_text;
 
-/// Maximum time to look up lines: those of a browser take a few seconds.
+/// Maximum time to look up lines: a browser takes a few seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The files of a bundle that contain code, with their indices.
@@ -37,7 +37,7 @@ pub(crate) fn images(bundle: &Bundle) -> (Images, Vec<PathBuf>) {
     (images, paths)
 }
 
-/// What files with code are called: by as much of the end of their paths as no other one has.
+/// Names of files with code: as much of the end of each path as makes it unique.
 fn names(bundle: &Bundle) -> HashMap<&PathBuf, String> {
     let is_file = |entry: &Entry| matches!(entry.kind, Kind::File { .. });
     let files = bundle.entries().iter().filter(|(_, entry)| is_file(entry));
@@ -49,7 +49,7 @@ fn names(bundle: &Bundle) -> HashMap<&PathBuf, String> {
     let mut names = HashMap::new();
     for (name, mut paths) in same {
         if paths.len() > 1 {
-            // What is no code does not count.
+            // Files without code don't count.
             paths.retain(|path| bundle.entries().get(*path).and_then(code).is_some());
         }
         for path in &paths {
@@ -93,7 +93,7 @@ pub(crate) fn with_debug(entry: &Entry) -> Option<Vec<u8>> {
 }
 
 /// The executed code of a command.
-pub(crate) struct Ran<'a> {
+pub(crate) struct ExecutedCode<'a> {
     pub(crate) symbols: &'a [UserSymbol],
     /// Blocks of code by id, from all windows.
     pub(crate) code: &'a BTreeMap<u32, UserCode>,
@@ -106,21 +106,21 @@ pub(crate) struct Ran<'a> {
 pub(crate) fn add_lines(
     recording: &mut Recording,
     translation: &Translation,
-    ran: &Ran<'_>,
+    ran: &ExecutedCode<'_>,
     bundle: &Bundle,
     paths: &[PathBuf],
     cancel: &AtomicBool,
-) -> Lookup {
+) -> SourceLines {
     let until = Instant::now() + PATIENCE;
     let go_on = || Instant::now() < until && !cancel.load(Ordering::Relaxed);
-    // Of the arms before, too.
-    let mut sources = Sources::of(std::mem::take(&mut recording.source_files));
+    // Including earlier arms' sources.
+    let mut sources = Sources::from_paths(std::mem::take(&mut recording.source_files));
     let mut failed: Vec<String> = Vec::new();
     for (image, path) in (0..).zip(paths) {
         let Some(entry) = bundle.entries().get(path) else {
             continue;
         };
-        let asked = Asked::of(ran, image);
+        let asked = LookupAddresses::from_executed(ran, image);
         if asked.functions.is_empty() && asked.code.is_empty() {
             continue;
         }
@@ -162,15 +162,15 @@ pub(crate) fn add_lines(
     sources.code
 }
 
-/// Addresses to look up in a file, and what they belong to.
-struct Asked {
+/// Addresses to look up in a file, and the code that they belong to.
+struct LookupAddresses {
     functions: Vec<u64>,
     symbols: Vec<Symbol>,
     code: Vec<u64>,
 }
 
-impl Asked {
-    fn of(ran: &Ran<'_>, image: u32) -> Asked {
+impl LookupAddresses {
+    fn from_executed(ran: &ExecutedCode<'_>, image: u32) -> LookupAddresses {
         let (symbols, functions) = (FIRST_USER_SYMBOL..)
             .zip(ran.symbols)
             .filter(|(_, s)| s.image == Some(image) && s.size_bytes > 0)
@@ -182,7 +182,7 @@ impl Asked {
             .filter(|code| code.image == image)
             .flat_map(|code| code.insns.iter().map(|(address, _)| *address))
             .collect();
-        Asked { functions, symbols, code: code.into_iter().collect() }
+        LookupAddresses { functions, symbols, code: code.into_iter().collect() }
     }
 
     fn lines(&self, entry: &Entry, go_on: &dyn Fn() -> bool) -> Result<Lines, LinesError> {
@@ -194,24 +194,21 @@ impl Asked {
     }
 }
 
-/// Source lines of code, by image and address in it, with the file ids of a recording.
-pub(crate) type Lookup = HashMap<(u32, u64), SourceLine>;
-
 /// Source lines, with the file ids of the recording.
 #[derive(Default)]
 struct Sources {
     files: Vec<String>,
     numbers: HashMap<String, SourceFileId>,
     functions: Vec<(Symbol, SourceLine)>,
-    code: Lookup,
+    code: SourceLines,
 }
 
 impl Sources {
-    fn of(files: Vec<String>) -> Sources {
+    fn from_paths(files: Vec<String>) -> Sources {
         Sources { numbers: files.iter().cloned().zip(0..).collect(), files, ..Sources::default() }
     }
 
-    fn add(&mut self, image: u32, asked: &Asked, lines: &Lines) {
+    fn add(&mut self, image: u32, asked: &LookupAddresses, lines: &Lines) {
         let files: Vec<SourceFileId> = lines.files.iter().map(|path| self.file(path)).collect();
         let source = |(file, line): (u32, u32)| SourceLine { file: files[file as usize], line };
         for (symbol, line) in asked.symbols.iter().zip(&lines.functions) {
@@ -237,7 +234,7 @@ impl Sources {
 fn line_costs(
     window: &Window,
     code: &BTreeMap<u32, UserCode>,
-    sources: &HashMap<(u32, u64), SourceLine>,
+    sources: &SourceLines,
     translation: &Translation,
 ) -> BTreeMap<(FunctionId, SourceLine), u64> {
     let mut costs: BTreeMap<(FunctionId, SourceLine), u64> = BTreeMap::new();

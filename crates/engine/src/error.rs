@@ -27,10 +27,10 @@ pub enum EngineError {
     /// Finding or reading a kernel.
     #[error(transparent)]
     Kernel(#[from] KernelStoreError),
-    /// A module.
+    /// Finding or loading a kernel module.
     #[error(transparent)]
     Module(#[from] ModuleError),
-    /// The guest.
+    /// Starting or running the guest.
     #[error(transparent)]
     Vm(#[from] VmError),
     /// The guest of one of two hosts.
@@ -38,15 +38,15 @@ pub enum EngineError {
     OfHost {
         /// Which.
         side: Side,
-        /// Its error, which the text has: it is no cause beside it.
+        /// Its error. The text includes it, so it is not the source.
         error: Box<VmError>,
     },
     /// One of several arms that were measured.
     #[error("arm {arm}: {source}")]
     OfArm {
-        /// Its name.
+        /// The arm's name.
         arm: String,
-        /// Its error.
+        /// What stopped the measurement of the arm.
         source: Box<EngineError>,
     },
     /// Both hosts wait, as one of them hangs.
@@ -69,7 +69,7 @@ pub enum EngineError {
         /// The module that is needed.
         module: String,
     },
-    /// What a search for settings needs of an interface, a command or a peer.
+    /// A search for settings lacks an interface, a command or a peer.
     #[error("{0}")]
     Tuning(String),
     /// Some arms could not be measured: a line for each. All others were.
@@ -93,7 +93,7 @@ pub enum EngineError {
         refused.remedy
     )]
     NotLoaded {
-        /// Its file.
+        /// The file that the user supplied as the module.
         path: PathBuf,
         /// Why, and what to try.
         refused: Box<NotLoaded>,
@@ -114,7 +114,7 @@ pub enum EngineError {
     NoPathFunction {
         /// Release of the kernel.
         kernel: String,
-        /// What they identify.
+        /// The part of the path that the functions identify, in words.
         what: &'static str,
         /// The functions that were looked for.
         names: String,
@@ -123,7 +123,7 @@ pub enum EngineError {
     #[error(
         "packets were received, but not by the known softirq functions of kernel {kernel} \
          ({names}), and receive processing would be attributed to the sender. Use another kernel \
-         (plumb kernel list), or see docs/guide/kernels.md, \"Names that the rules do not know\""
+         (plumb kernel list), or see docs/guide/kernels.md, \"Functions that no rule covers\""
     )]
     NoReceiveWork {
         /// Release of the kernel.
@@ -144,7 +144,7 @@ pub enum EngineError {
     NoDriver {
         /// The release of the kernel.
         kernel: String,
-        /// The link.
+        /// The requested link.
         link: Link,
         /// The module that is missing.
         module: String,
@@ -199,7 +199,7 @@ pub enum EngineError {
     /// A command could not be started.
     #[error("can't start {name}: {source}")]
     Command {
-        /// Its name.
+        /// The first word of the command.
         name: String,
         /// The system's reason.
         source: io::Error,
@@ -210,7 +210,7 @@ pub enum EngineError {
     /// No packet was observed.
     #[error("no matching packets")]
     NothingSeen {
-        /// The exit of the command that was to generate them, if there was one.
+        /// The exit of the command that should have generated them, if there was one.
         command: Option<netplumb_model::message::Exit>,
     },
     /// A system call failed.
@@ -252,7 +252,7 @@ fn of_host(side: Side, error: &VmError) -> String {
     let guest = format!("the guest of the {}", side.called());
     let (text, how) = (error.to_string(), "the guest ");
     match error {
-        // It says how itself.
+        // The text already has how it ended.
         VmError::QemuStopped { .. } => text.replacen(how, &format!("{guest} "), 1),
         VmError::Timeout { .. } => format!("{guest} hangs: {text}"),
         _ => format!("{guest} ended: {text}"),
@@ -286,7 +286,7 @@ impl EngineError {
         }
     }
 
-    /// The error, whichever arm it is of.
+    /// The error without its arm.
     pub fn cause(&self) -> &EngineError {
         match self {
             EngineError::OfArm { source, .. } => source.cause(),
@@ -294,7 +294,7 @@ impl EngineError {
         }
     }
 
-    /// Name the arm that it is of, if there are several.
+    /// Name the arm, if there are several.
     pub(crate) fn of_arm(self, arm: usize, arms: &[Arm]) -> EngineError {
         match self {
             // No arm's own.
@@ -311,7 +311,7 @@ impl EngineError {
         move |source| EngineError::Host { what, source }
     }
 
-    /// Name the host that ended a run of two. What its guest says itself names its device.
+    /// Name the host that ended a run of two. Its guest's own messages name its device.
     pub(crate) fn of_pair(PairError { guest, error }: PairError) -> EngineError {
         let side = guest.and_then(|number| Side::ALL.get(number).copied());
         match (EngineError::of_start(error), side) {
@@ -338,7 +338,7 @@ impl EngineError {
 
     /// Explain that QEMU refused the plugin; other errors are passed on.
     pub(crate) fn of_start(error: VmError) -> EngineError {
-        // What it said before a signal is not why it ended.
+        // Its output before a signal is not why it ended.
         if let VmError::QemuFailed { status, stderr, .. } = &error
             && !status.starts_with("signal")
             && let Some(why) = wire::describe_refusal(stderr)
@@ -381,10 +381,10 @@ fn no_property(stderr: &[String]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Check that a refusal of QEMU's is explained, and that what it said before a signal is none.
+    /// Check that a refusal by QEMU is explained, but not output before a signal.
     #[test]
     fn refusals_and_signals() {
-        let told = |status: &str, said: &str| {
+        let message = |status: &str, said: &str| {
             let error = VmError::QemuFailed {
                 status: status.into(),
                 stderr: vec![said.into()],
@@ -394,18 +394,18 @@ mod tests {
         };
         let feature =
             "can't apply global base-x86_64-cpu.mpx=on: Property 'base-x86_64-cpu.mpx' not found";
-        assert!(told("exit status: 1", feature).contains("no CPU feature `mpx`"));
+        assert!(message("exit status: 1", feature).contains("no CPU feature `mpx`"));
         let throttle =
             "-device e1000-82545em,mitigation=off: Property 'e1000-82545em.mitigation' not found";
-        assert!(told("exit status: 1", throttle).contains("--throttle off"));
-        let killed = told("signal: 11 (SIGSEGV)", "undefined symbol: x");
+        assert!(message("exit status: 1", throttle).contains("--throttle off"));
+        let killed = message("signal: 11 (SIGSEGV)", "undefined symbol: x");
         assert!(killed.starts_with("QEMU failed (signal: 11 (SIGSEGV))"), "{killed}");
     }
 
-    /// Check that an error of two hosts says which it is about, or that it may be either.
+    /// Check that an error of two hosts names the host, or says that it may be either.
     #[test]
     fn names_of_hosts() {
-        let told = |guest, error| EngineError::of_pair(PairError { guest, error }).to_string();
+        let message = |guest, error| EngineError::of_pair(PairError { guest, error }).to_string();
         let killed = || VmError::QemuFailed {
             status: "signal: 9 (SIGKILL)".into(),
             stderr: Vec::new(),
@@ -413,18 +413,18 @@ mod tests {
         };
         let silent = || VmError::Timeout { what: "answer", seconds: 30, console: Vec::new() };
         let stopped = || VmError::QemuStopped { what: "answer".into(), seconds: 30 };
-        let text = told(Some(1), killed());
+        let text = message(Some(1), killed());
         assert!(text.starts_with("the guest of the receiver ended: QEMU failed"), "{text}");
         assert!(text.contains("dmesg"), "{text}");
-        let text = told(Some(0), stopped());
+        let text = message(Some(0), stopped());
         assert!(
             text.starts_with(
                 "the guest of the sender did not answer within 30 s, as its QEMU is stopped"
             ),
             "{text}"
         );
-        let text = told(None, silent());
+        let text = message(None, silent());
         assert!(text.starts_with("neither host goes on"), "{text}");
-        assert_eq!(told(Some(0), VmError::Interrupted), "interrupted");
+        assert_eq!(message(Some(0), VmError::Interrupted), "interrupted");
     }
 }

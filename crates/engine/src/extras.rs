@@ -1,5 +1,5 @@
-//! What a guest's knobs need at boot: modules, files, a replaced module; and notes on the knobs of
-//! its arms.
+//! Requirements of a guest's knobs at boot: modules, files, a replaced module; and notes on the
+//! knobs of its arms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use netplumb_kernel::modules::{ModuleError, ModuleTree};
 use netplumb_kernel::signature;
 use netplumb_lab::vm::files::{FilesError, Program};
 use netplumb_lab::vm::initramfs::Module;
-use netplumb_lab::vm::kernels::{self, KernelEntry};
+use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::process::VmError;
 use netplumb_lab::vm::requested;
 use netplumb_model::class::Direction;
@@ -22,9 +22,9 @@ use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
-use crate::run::{Options, Progress};
+use crate::run::{Options, Progress, fetching};
 
-/// The kernel's modules, some replaced by those of the user, and the names of the latter.
+/// The kernel's modules, some replaced by the user's, and the names of the latter.
 pub(crate) fn module_tree(
     kernel: &KernelEntry,
     guest: &GuestPlan,
@@ -60,7 +60,7 @@ pub(crate) fn own_files(
     Ok(files.collect())
 }
 
-/// An error of a guest's boot; that of a module which the user gave has its file.
+/// The error of a guest's boot, with the file of a module if the user supplied it.
 pub(crate) fn of_boot(error: VmError, own: &BTreeMap<String, PathBuf>) -> EngineError {
     match error {
         VmError::NotLoaded(refused) => match own.get(&refused.module) {
@@ -71,7 +71,7 @@ pub(crate) fn of_boot(error: VmError, own: &BTreeMap<String, PathBuf>) -> Engine
     }
 }
 
-/// Modules to load in addition to those of the machine.
+/// Modules to load in addition to the machine's.
 pub(crate) fn modules<'g>(
     guest: &'g GuestPlan,
     kernel: &KernelEntry,
@@ -106,7 +106,7 @@ pub(crate) fn requested(
     Ok(Some(held.map_err(EngineError::host("hold modules"))?))
 }
 
-/// The directories of what rules are made of: net/netfilter, net/ipv4/netfilter, net/bridge/netfilter and so on.
+/// The directories of modules that rules use: net/netfilter, net/ipv4/netfilter, net/bridge/netfilter and so on.
 const REQUESTED: &str = "netfilter";
 
 /// Check that a guest can have what its arms need, before any boots. Programs for another architecture than
@@ -157,21 +157,6 @@ pub(crate) fn fetch(
         program.fetch(kernel.arch, &options.cache, &options.cancel, &mut tell)?;
     }
     Ok(())
-}
-
-/// Turns the progress of what is fetched for `whom` into notes, one for each package.
-pub(crate) fn fetching<'a>(
-    whom: &'a str,
-    tell: &'a dyn Fn(Progress),
-) -> impl FnMut(kernels::Progress) + 'a {
-    let mut packages = BTreeSet::new();
-    move |fetched| match fetched {
-        kernels::Progress::Fetching { package, .. } if packages.insert(package.clone()) => {
-            tell(Progress::Note(format!("fetching {package} for {whom}")));
-        }
-        kernels::Progress::Removed(line) => tell(Progress::Note(line)),
-        _ => {}
-    }
 }
 
 /// The options of a module, by its name as the kernel shows it.
@@ -265,8 +250,8 @@ pub(crate) fn insists_on_signatures(kernel: &KernelEntry, cmdline: &str) -> bool
     config_of(kernel).is_none_or(|config| signature::is_forced(&config, cmdline))
 }
 
-/// Initramfs archives of programs, appended to that of init and modules, each under the key of its
-/// hash in a recording.
+/// Initramfs archives of programs, appended to the one with init and modules, each under the key of
+/// its hash in a recording.
 ///
 /// # Errors
 /// This machine lacks one, or it was not fetched.
@@ -287,8 +272,7 @@ pub(crate) fn programs(guest: &GuestPlan) -> impl Iterator<Item = Program> + '_ 
     nft.into_iter().chain(tc).chain(guest.programs.iter().copied())
 }
 
-/// Note the facts of a guest that differ from those of the recording, which are those of the first
-/// guest.
+/// Note the facts of a guest that differ from the recording's, which are from the first guest.
 pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<String, String>) {
     const TOLD: &[&str] = &[
         "vulnerability.",
@@ -317,7 +301,6 @@ pub(crate) const GUEST_CPUS: usize = 1;
 /// functions that its packets entered take precedence; its costs are the last of the recording.
 pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usize) {
     let scene = Scene { arm: &recording.arms[arm], load, cpus };
-    // Whether every function was counted.
     let counts = |b: &Block| b.arm as usize == arm && b.instrument == INSTRUCTIONS.instrument;
     let counted = recording.blocks.iter().any(counts);
     let entered = counted.then(|| entered(recording, arm));
@@ -350,8 +333,8 @@ pub(crate) fn in_a_line(error: &EngineError) -> String {
 mod tests {
     use super::*;
 
-    /// Check that the options in which an arm's kernel differs from the first one are noted, those
-    /// that it does not have too.
+    /// Check that the options in which an arm's kernel differs from the first one are noted,
+    /// including missing ones.
     #[test]
     fn options_by_arm() {
         let facts = |options: &[(&str, &str)]| -> BTreeMap<String, String> {

@@ -7,7 +7,7 @@ use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::events::{self, TASK_COUNT};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Calls, Declared, Item, Of};
+use netplumb_model::quantity::{Calls, Declared, FigureKey, Subject};
 use netplumb_model::recording::{
     Attachment, Cost, Function, FunctionId, Node, NodeId, Recording, Total,
 };
@@ -24,7 +24,7 @@ use crate::traces::{FULL, FULL_MEANS};
 /// Maximum number of unmeasured functions to list by name.
 const MAX_REFUSED: usize = 100;
 
-/// Maps the ids of one attachment to those of the recording. Each attachment has ids of its own.
+/// Maps the ids of one attachment to the recording's. Each attachment has its own ids.
 #[derive(Debug)]
 pub(crate) struct Gatherer {
     instrument: String,
@@ -74,19 +74,19 @@ impl Gatherer {
             }
         }
         recording.environment.extend(attached.facts.clone());
-        recording.set(&ATTACH, Item::ONLY, attached.attach_ns as f64);
+        recording.set(&ATTACH, FigureKey::ONLY, attached.attach_ns as f64);
         for figure in &attached.figures {
             recording.set_figure(figure.clone());
         }
         let refused = attached.refused.iter().take(MAX_REFUSED);
         let mut refused = refused.map(|(name, why)| (name.clone(), why.clone())).peekable();
         if refused.peek().is_some() {
-            let unwatched = recording.unwatched.entry(instrument.into()).or_default();
-            unwatched.extend(refused);
+            let not_measured = recording.not_measured.entry(instrument.into()).or_default();
+            not_measured.extend(refused);
         }
-        if !attached.shed.is_empty() {
-            let shed = attached.shed.clone();
-            recording.shed.insert(instrument.into(), shed);
+        if !attached.over_budget.is_empty() {
+            let over_budget = attached.over_budget.clone();
+            recording.over_budget.insert(instrument.into(), over_budget);
         }
         for (cause, count, meaning) in [
             (
@@ -96,11 +96,11 @@ impl Gatherer {
             ),
             (
                 "functions detached to stay within --max-overhead",
-                attached.shed.len(),
+                attached.over_budget.len(),
                 "their time is in their callers; raise --max-functions or --max-overhead to time them",
             ),
         ] {
-            // What can't be counted is shown with the counts.
+            // Uncountable events are shown with the counts.
             if instrument == events::INSTRUMENT {
                 continue;
             }
@@ -155,24 +155,24 @@ impl Gatherer {
                 let number = figure.item.number.and_then(|n| threads.get(n as usize));
                 figure.item.number = number.copied();
             }
-            recording.add_figure(Of::Block(first), figure);
+            recording.add_figure(Subject::Block(first), figure);
         }
-        let mut count = |quantity: &Declared, item: Item, value: f64| {
-            recording.add(Of::Block(first), quantity, item, value);
+        let mut count = |quantity: &Declared, item: FigureKey, value: f64| {
+            recording.add(Subject::Block(first), quantity, item, value);
         };
         for (place, seen) in &window.ledger {
-            count(&SEEN, Item::label(place), *seen as f64);
+            count(&SEEN, FigureKey::label(place), *seen as f64);
         }
         for (reason, dropped) in &window.drops {
-            count(&DROPPED, Item::label(reason), *dropped as f64);
+            count(&DROPPED, FigureKey::label(reason), *dropped as f64);
         }
-        count(&OWN_CPU, Item::ONLY, window.own_cpu_ns as f64);
+        count(&OWN_CPU, FigureKey::ONLY, window.own_cpu_ns as f64);
         if window.paused_ns > 0 {
-            count(&PAUSED, Item::ONLY, window.paused_ns as f64);
+            count(&PAUSED, FigureKey::ONLY, window.paused_ns as f64);
         }
         let interruptions: u64 = window.functions.iter().map(|f| f.interruptions).sum();
         if interruptions > 0 {
-            count(&INTERRUPTIONS, Item::ONLY, interruptions as f64);
+            count(&INTERRUPTIONS, FigureKey::ONLY, interruptions as f64);
         }
         for loss in &window.losses {
             recording.add_loss(&self.instrument, loss.clone());
@@ -304,8 +304,8 @@ impl Gatherer {
                         times: stage.times.clone(),
                     });
                     if stage.own_ns > 0 {
-                        let item = Item::label(format!("{} {}", stage.direction, stage.name));
-                        recording.add(Of::Block(block), &STAGE_OWN, item, stage.own_ns as f64);
+                        let item = FigureKey::label(format!("{} {}", stage.direction, stage.name));
+                        recording.add(Subject::Block(block), &STAGE_OWN, item, stage.own_ns as f64);
                     }
                 }
                 None => others = others.max(stage.times.count),
@@ -338,7 +338,7 @@ fn block_of(
     proto: Proto,
     family: Option<Family>,
 ) -> Option<u32> {
-    // What is no packet's is of all that was done.
+    // Work that belongs to no packet is in the first block.
     if proto == Proto::Work {
         return blocks.first().copied();
     }

@@ -1,5 +1,10 @@
 //! Two hosts and a wire between them: each arm in two guests that start from saved states, and run
 //! together in virtual time.
+//!
+//! `hosts/pair.rs` runs both guests, `figures.rs` and `counts.rs` make figures of a block; in the guest,
+//! `netplumb_agent`'s `guest/host.rs` sends and receives what `netplumb_workload::hosts` defines. `wires.rs` loads the
+//! plugin, also for two NICs of one guest; `namespaces.rs` runs the same loads in namespaces of this machine.
+//! Declarations are in `netplumb_model::hosts` and its `experiment/hosts.rs`, output is in `netplumb_report::hosts`.
 
 mod counts;
 mod cpus;
@@ -24,8 +29,8 @@ use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Proto;
 use netplumb_model::experiment::{DiskPlan, Load, buffer_of, link_of, module_options};
-use netplumb_model::hosts::{self, HostLoad, HostOf, HostPlan, Side};
-use netplumb_model::message::RunPlan;
+use netplumb_model::hosts::{self, HostLoad, HostOf, Side};
+use netplumb_model::message::{HostPlan, RunPlan};
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_model::web::{WebLoad, WebPlan};
@@ -51,13 +56,13 @@ const FRAMES_HASH: &str = "wire.frames";
 pub struct HostsRun {
     /// The arms and their blocks.
     pub plan: Plan,
-    /// What is sent; the size of requests is that of the arm.
+    /// What is sent, except the size of requests, which is the arm's.
     pub load: HostLoad,
-    /// Whether instructions of both are counted by function as well.
+    /// Whether both hosts' instructions are also counted by function.
     pub counts: bool,
 }
 
-/// Run two hosts. What was measured before an error is in the recording.
+/// Run two hosts. Results from before an error are in the recording.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -105,7 +110,7 @@ pub fn run_hosts(
         let version = version
             .map_err(|why| VmError::QemuMissing(trial::QemuMissing::NotQemu(qemu.clone(), why)))?;
         try_wire(*arch, qemu, &version, options)?;
-        if Release::of(&version) == Release::Untested {
+        if Release::from_version(&version) == Release::Untested {
             progress(Progress::Note(format!(
                 "the wire is untested in QEMU {version}; the trial of two guests passed"
             )));
@@ -120,11 +125,11 @@ pub fn run_hosts(
         options,
         progress,
         origins: Mutex::default(),
-        cpus: Cpus::of(options.jobs),
+        cpus: Cpus::for_pairs(options.jobs),
         failed: Mutex::default(),
         stop: AtomicBool::new(false),
     };
-    let index = Index::of(recording);
+    let index = Index::from_recording(recording);
     thread::scope(|scope| {
         let mut site = Hosts {
             scope,
@@ -154,42 +159,42 @@ fn try_wire(arch: Arch, qemu: &Path, version: &str, options: &Options) -> Result
 /// Why there is no wire.
 fn no_wire(why: &str) -> EngineError {
     let said = format!("netplumb: {why}");
-    let told = wire::describe_refusal(&[said]);
-    EngineError::Guest(told.unwrap_or_else(|| {
+    let refusal = wire::describe_refusal(&[said]);
+    EngineError::Guest(refusal.unwrap_or_else(|| {
         format!("the wire between the hosts failed its trial: {why}; see plumb doctor")
     }))
 }
 
-/// What the threads of all arms have.
+/// Shared state of all arms' threads.
 struct Shared<'a> {
     run: &'a HostsRun,
     options: &'a Options,
     progress: &'a (dyn Fn(Progress) + Sync),
-    /// Where guests start from, with what each is for.
+    /// Origins of guests, each with its plan.
     origins: Mutex<Vec<(GuestPlan, Arc<Origin>)>>,
     cpus: Cpus,
-    /// Why arms that have not begun are to be left: what failed first.
+    /// The first failure, for which later arms are not begun.
     failed: Mutex<Option<EngineError>>,
-    /// Whether something did.
+    /// Whether an arm failed.
     stop: AtomicBool,
 }
 
-/// What came of an arm: where its hosts started from, and what they did.
-type Over = Result<([Arc<Origin>; 2], pair::Ran), Left>;
+/// The origins of an arm's hosts, and their results.
+type Over = Result<([Arc<Origin>; 2], pair::PairResult), ArmAbandoned>;
 
 /// An arm was left: it failed, another one did, or a signal came.
-struct Left;
+struct ArmAbandoned;
 
-/// The site: two guests for each arm, of which some run in parallel. Their results are added in the order of arms, so
-/// that recordings of one plan are the same.
+/// The site: two guests for each arm; some arms run in parallel. Their results are added in the order of arms, so that
+/// recordings of one plan are the same.
 struct Hosts<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     shared: &'env Shared<'env>,
-    /// Those whose results are not yet in the recording.
+    /// Arms whose results are not yet in the recording.
     begun: VecDeque<(Turn, Receiver<Over>)>,
-    /// How many have begun.
+    /// How many arms have begun.
     number: usize,
-    /// Of functions that the recording has already.
+    /// Index of the functions that the recording has already.
     index: Index,
     lines: KernelLines,
 }
@@ -216,14 +221,14 @@ impl Site for Hosts<'_, '_> {
         // INVARIANT: the loop starts a turn before it waits for one.
         #[allow(clippy::expect_used)]
         let (turn, receiver) = self.begun.pop_front().expect("a turn was begun");
-        // Without a sender its thread has panicked, which the scope goes on with.
-        let result = receiver.recv().unwrap_or(Err(Left));
+        // Without a sender its thread has panicked, which the scope passes on.
+        let result = receiver.recv().unwrap_or(Err(ArmAbandoned));
         let added = match result {
             Ok((origins, ran)) => {
                 self.add(&turn, &origins, ran, keeper.recording);
                 Ok(Ended::Measured)
             }
-            Err(Left) => Err(self.shared.cause()),
+            Err(ArmAbandoned) => Err(self.shared.cause()),
         };
         (turn, added)
     }
@@ -235,7 +240,7 @@ impl Hosts<'_, '_> {
         &mut self,
         turn: &Turn,
         origins: &[Arc<Origin>; 2],
-        ran: pair::Ran,
+        ran: pair::PairResult,
         recording: &mut Recording,
     ) {
         let origins = [&*origins[0], &*origins[1]];
@@ -257,7 +262,7 @@ impl Hosts<'_, '_> {
             figures::add(recording, turn.arm, index, &ends, sides, &ran.occupied);
         }
         if let Some(counted) = &ran.counted {
-            let of = counts::Counted {
+            let of = counts::HostsExecuted {
                 origins,
                 executed: counted,
                 blocks: &ran.blocks,
@@ -285,30 +290,30 @@ impl Shared<'_> {
         Ok((origins, ran))
     }
 
-    /// Whether an arm is not to be left.
-    fn go_on(&self) -> Result<(), Left> {
+    /// Whether an arm may continue.
+    fn go_on(&self) -> Result<(), ArmAbandoned> {
         match self.stop.load(Ordering::Acquire) || self.options.cancel.load(Ordering::Relaxed) {
-            true => Err(Left),
+            true => Err(ArmAbandoned),
             false => Ok(()),
         }
     }
 
     /// An arm has failed: the others are left.
-    fn fail(&self, error: EngineError, arm: usize) -> Left {
+    fn fail(&self, error: EngineError, arm: usize) -> ArmAbandoned {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert_with(|| error.of_arm(arm, &self.run.plan.arms));
         self.stop.store(true, Ordering::Release);
-        Left
+        ArmAbandoned
     }
 
     /// Why arms are left.
     fn cause(&self) -> EngineError {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without one it was a signal, or a thread has panicked, which the scope goes on with.
+        // Without one it was a signal, or a thread has panicked, which the scope passes on.
         failed.take().unwrap_or_else(|| VmError::Interrupted.into())
     }
 
-    /// The first arm of all that start where this one does, whichever of them came first to have it made.
+    /// The first arm with the same origin as this one, whichever of them was first to have it made.
     fn first_of(&self, end: &End) -> usize {
         let arms = self.run.plan.arms.iter();
         let starts_there = |arm: &Arm| {
@@ -319,9 +324,9 @@ impl Shared<'_> {
     }
 
     /// Find or make the saved states of both hosts; two boot at the same time, and other arms wait for them.
-    fn prepare(&self, ends: &[End; 2], arm: usize) -> Result<[Arc<Origin>; 2], Left> {
+    fn prepare(&self, ends: &[End; 2], arm: usize) -> Result<[Arc<Origin>; 2], ArmAbandoned> {
         let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        // What did not boot for another arm is not tried again.
+        // A guest that did not boot for another arm is not tried again.
         self.go_on()?;
         let missing: Vec<&End> =
             (ends.iter()).filter(|end| origin_of(&known, end).is_err()).collect();
@@ -362,7 +367,7 @@ fn origin_of(origins: &[(GuestPlan, Arc<Origin>)], end: &End) -> Result<Arc<Orig
 
 /// Both hosts of an arm.
 fn ends_of(run: &HostsRun, arm: &Arm) -> [End; 2] {
-    [Side::Tx, Side::Rx].map(|side| End::of(run, arm, side))
+    [Side::Tx, Side::Rx].map(|side| End::new(run, arm, side))
 }
 
 /// One of the two hosts of an arm.
@@ -374,10 +379,10 @@ struct End {
 }
 
 impl End {
-    fn of(run: &HostsRun, arm: &Arm, side: Side) -> End {
+    fn new(run: &HostsRun, arm: &Arm, side: Side) -> End {
         let one = Plan { arms: vec![arm.clone()], ..run.plan.clone() };
         let is_web = matches!(run.load, HostLoad::Web(_)) && side == Side::Tx;
-        let server = is_web.then(|| WebPlan::of(arm));
+        let server = is_web.then(|| WebPlan::from_arm(arm));
         let disk = server.as_ref().and_then(|server| server.disk.as_ref());
         // One arm is one guest.
         let guest = one.guests().remove(0);
@@ -422,7 +427,7 @@ impl End {
     }
 }
 
-/// What the hosts of an arm send: the size of requests and the seed are its own.
+/// The load of an arm's hosts: the size of requests and the seed are its own.
 pub(crate) fn load_of(load: HostLoad, arm: &Arm) -> HostLoad {
     match load {
         HostLoad::Request { turns, .. } | HostLoad::Echo { turns, .. } => {

@@ -30,7 +30,7 @@ impl Index {
     }
 
     /// The index of an existing recording.
-    pub(crate) fn of(recording: &Recording) -> Index {
+    pub(crate) fn from_recording(recording: &Recording) -> Index {
         let key = |f: &Function| (f.name.clone(), f.module.clone());
         Index {
             functions: (0..).zip(&recording.functions).map(|(id, f)| (key(f), id)).collect(),

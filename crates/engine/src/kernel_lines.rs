@@ -17,9 +17,9 @@ use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::source_text;
 
-/// Maximum time to look up lines of one file: those of an image take some seconds.
+/// Maximum time to look up lines of one file: a kernel image takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is at the top of the kernel's source; paths in debug information may begin above it.
+/// Top-level directories of the kernel's source; paths in debug information may begin above it.
 const TOP: [&str; 23] = [
     "arch", "block", "certs", "crypto", "drivers", "fs", "include", "init", "io_uring", "ipc",
     "kernel", "lib", "mm", "net", "rust", "samples", "scripts", "security", "sound", "tools",
@@ -28,7 +28,7 @@ const TOP: [&str; 23] = [
 
 /// Where code and functions of one file are from: by address, a path and a line.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownLines {
     code: HashMap<u64, Option<(Arc<str>, u32)>>,
     functions: HashMap<u64, Option<(Arc<str>, u32)>>,
 }
@@ -37,10 +37,10 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct KernelLines {
     /// By the hash of the kernel, and the name of the module.
-    known: HashMap<(String, Option<String>), Known>,
+    known: HashMap<(String, Option<String>), KnownLines>,
 }
 
-/// What lines are looked up of.
+/// The kernel, and the user's modules, that lines are looked up for.
 pub(crate) struct Booted<'a> {
     pub(crate) kernel: &'a KernelEntry,
     /// The user's modules, by their names: these are not the kernel's.
@@ -51,7 +51,7 @@ pub(crate) struct Booted<'a> {
 }
 
 impl KernelLines {
-    /// Add the lines of what an arm executed of the kernel, and the text of these lines.
+    /// Add the lines of the kernel that an arm executed, and their text.
     pub(crate) fn add(&mut self, recording: &mut Recording, arm: u32, booted: &Booted<'_>) {
         let Some(image) = booted.kernel.debug_vmlinux() else {
             return;
@@ -64,7 +64,7 @@ impl KernelLines {
                 asked.entry(function.module.clone()).or_default().push(place);
             }
         }
-        let mut files = Files::of(recording);
+        let mut files = Files::from_recording(recording);
         let mut failed = Vec::new();
         for (module, places) in asked {
             let file = match &module {
@@ -107,7 +107,7 @@ fn look_up(
     places: &[usize],
     file: &Path,
     is_module: bool,
-    known: &mut Known,
+    known: &mut KnownLines,
     cancel: &AtomicBool,
 ) -> Result<(), LinesError> {
     let of_all = places.iter().map(|place| &recording.code[*place]);
@@ -124,7 +124,7 @@ fn look_up(
     }
     let damaged = |why: &dyn std::fmt::Display| LinesError::Damaged(why.to_string());
     let bytes = fs::read(file).map_err(|error| damaged(&error))?;
-    // Where a function is in the file: the image is where it says; a module is not.
+    // Where a function is in the file: at its address for the image, but not for a module.
     let (bytes, begins) = match is_module {
         false => (bytes, functions.keys().map(|at| (*at, *at)).collect()),
         true => {
@@ -190,7 +190,7 @@ struct Files {
 }
 
 impl Files {
-    fn of(recording: &mut Recording) -> Files {
+    fn from_recording(recording: &mut Recording) -> Files {
         let names = std::mem::take(&mut recording.source_files);
         Files { numbers: names.iter().cloned().zip(0..).collect(), names }
     }
@@ -209,7 +209,7 @@ impl Files {
     }
 
     /// Note where the code of a function is from.
-    fn note(&mut self, recording: &mut Recording, place: usize, known: &Known) {
+    fn note(&mut self, recording: &mut Recording, place: usize, known: &KnownLines) {
         let code = &mut recording.code[place];
         for insn in &mut code.insns {
             let at = code.address + u64::from(insn.offset);

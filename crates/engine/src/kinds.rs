@@ -5,28 +5,28 @@ use std::collections::BTreeSet;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_model::spans;
 use netplumb_model::timing::{FOLLOWED, Window};
 
 use crate::error::EngineError;
 
-/// What windows belong to.
+/// The arms and the instrument of windows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowOf<'a> {
     /// The template of arms for its packets.
     pub(crate) like: &'a Arm,
-    /// The instrument.
+    /// Name of the instrument that recorded the windows.
     pub(crate) instrument: &'a str,
     /// The requested address family.
     pub(crate) family: Option<Family>,
-    /// The arm of what an instrument measures that is about no packets, if there is one already.
+    /// The arm for figures that are about no packets, if there is one already.
     pub(crate) arm: Option<u32>,
 }
 
-/// Whether an instrument is about packets, so that what it measures has a protocol; otherwise it is
-/// about all that was done.
+/// Whether an instrument is about packets, so that its windows have a protocol; otherwise it is
+/// about all work.
 pub(crate) fn is_of_packets(instrument: &str) -> bool {
     registry::find(instrument).is_none_or(Instrument::is_clock)
 }
@@ -43,9 +43,9 @@ pub(crate) fn check_pairs(recording: &Recording, names: &[&str]) -> Result<(), E
     }
 }
 
-/// Add a block for each protocol and address family that a window saw, each in an arm of its own
-/// with the link and the knobs of the template; or one block in an arm like the template, of what is
-/// not about packets. Returns their indices.
+/// Add a block for each protocol and address family that a window saw, each in an arm of its own with the link and the
+/// knobs of the template; or one block in an arm like the template, for all that is not about packets. Returns their
+/// indices.
 pub(crate) fn add_kinds(
     recording: &mut Recording,
     of: &WindowOf<'_>,
@@ -83,7 +83,7 @@ pub(crate) fn add_kinds(
         blocks.push(block);
         // Only the instrument counts them: the number of offered packets is unknown.
         if let Some(packets) = packets.filter(|n| *n > 0) {
-            recording.add(Of::Block(block), &FOLLOWED, Item::ONLY, packets as f64);
+            recording.add(Subject::Block(block), &FOLLOWED, FigureKey::ONLY, packets as f64);
         }
     }
     blocks
@@ -101,7 +101,7 @@ fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -
             },
             proto,
             family,
-            // Packets of a command go over what it chooses.
+            // A command chooses its packets' way itself.
             link: match proto {
                 Proto::Command => like.link,
                 _ => Link::Any,
@@ -112,8 +112,8 @@ fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -
     })
 }
 
-/// The kinds of packets that a window saw. Functions don't have the address family: it is the
-/// requested one, or that of the stages, or IPv4. What has no protocol is `whole`.
+/// The kinds of packets that a window saw. Functions have no address family: the requested one is
+/// used, or the stages' one, or IPv4. Packets without a protocol are `whole`.
 fn kinds(window: &Window, asked: Option<Family>, whole: Proto) -> BTreeSet<(Proto, Family)> {
     let stages = window.stages.iter().filter(|s| s.times.count > 0);
     let mut kinds: BTreeSet<(Proto, Family)> = stages.map(|s| (s.proto, s.family)).collect();

@@ -1,4 +1,8 @@
 //! Runs experiments: from plans to recordings.
+//!
+//! `schedule.rs` orders blocks and `site.rs` loops over them, wherever they run: packets in guests in `guests.rs`, a
+//! command in a guest in `command.rs`, this machine in [`live`], frames along data paths in [`mod@bench`], two hosts in
+//! `hosts.rs`. `plan.rs` assigns arms to guests and `origin.rs` boots them; [`long`] is for runs with a duration.
 
 pub mod bench;
 mod collect;

@@ -3,11 +3,16 @@
 //!
 //! A block is one window of the instrument. Its results are in the recording, and saved, before the
 //! next one begins.
+//!
+//! `plan.rs`: plans. `packets.rs`: namespaces. `traffic.rs`: packets of other programs or of a command. `work.rs`:
+//! windows of samples or counts; `runs.rs`: whole runs of a command. `machine.rs` sets knobs of this machine around
+//! each run, `tuned.rs` is for `plumb tune`.
 
 mod child;
 mod lines;
 mod machine;
 mod packets;
+mod plan;
 mod runs;
 mod traffic;
 mod tuned;
@@ -15,28 +20,26 @@ mod work;
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use netplumb_instruments::live::{Live, LiveError};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::Exit;
-use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::{Attached, TimingSpec, Window};
 
 pub use crate::outside::{PROBES_OFF, clean_up};
 
 pub use machine::Change;
-pub use runs::{RunsArm, RunsPlan};
+pub use plan::{Length, LivePlan, PacketPlan, RunsArm, RunsPlan, Source, TrafficPlan, WorkPlan};
 pub use tuned::{NicBlock, NicRuns, keep, record_nic, run_with_nic, try_changes};
-pub use work::{Length, WorkPlan};
 
 use crate::error::EngineError;
 use crate::gather::Gatherer;
 use crate::index::{Index, bounded};
 use crate::long::{self, Long, Pace};
-use crate::outside::without_probes;
 use crate::run::{Save, note_instrument};
 use crate::site::{Keeper, failed};
 
@@ -44,82 +47,6 @@ use crate::site::{Keeper, failed};
 pub const LAB_NETNS: &str = "netns";
 /// The lab of other traffic: `host`.
 pub const LAB_HOST: &str = "host";
-
-/// The plan of a run.
-#[derive(Debug, Clone)]
-pub struct LivePlan {
-    /// The settings of each instrument: at least one; for traffic of other programs exactly one.
-    pub specs: Vec<TimingSpec>,
-    /// The source of packets.
-    pub source: Source,
-}
-
-/// Where packets come from.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// Plumb, between namespaces.
-    Packets(PacketPlan),
-    /// Other programs, observed in windows.
-    Traffic(TrafficPlan),
-    /// None: work is sampled, or its events counted, whatever it is for.
-    Work(WorkPlan),
-}
-
-/// Packets that plumb sends.
-#[derive(Debug, Clone)]
-pub struct PacketPlan {
-    /// The arms.
-    pub arms: Vec<Arm>,
-    /// Blocks of each, unless the run is a long one.
-    pub blocks: u32,
-    /// Duration of a long run, which goes on in rounds of blocks until that has passed.
-    pub long: Option<Duration>,
-    /// Duration of a block; if absent, it ends after a number of packets.
-    pub block: Option<Duration>,
-    /// Packets in a block, unless it ends after a time.
-    pub packets: u32,
-    /// Warm-up packets before an arm's first block.
-    pub warmup_packets: u32,
-    /// Maximum number of packets per second.
-    pub rate_pps: Option<u32>,
-    /// Whether they are sent without waiting for each other.
-    pub stream: bool,
-    /// Whether every arm is also run without the instrument.
-    pub measure_cost: bool,
-}
-
-impl PacketPlan {
-    /// Its arms, and those without the instrument.
-    fn all_arms(&self) -> Vec<Arm> {
-        let mut arms = self.arms.clone();
-        if self.measure_cost {
-            arms.extend(without_probes(&self.arms));
-        }
-        arms
-    }
-}
-
-/// Traffic of other programs.
-#[derive(Debug, Clone)]
-pub struct TrafficPlan {
-    /// Total duration; without, until the command exits.
-    pub duration: Option<Duration>,
-    /// Whether it is a long run, which can be resumed, and whose windows are merged as they get
-    /// many.
-    pub long: bool,
-    /// Duration of a window; without, there is one until all is over.
-    pub window: Option<Duration>,
-    /// The command to run meanwhile: its arguments.
-    pub command: Vec<String>,
-    /// Whether the command's standard output is redirected to standard error.
-    pub output_to_stderr: bool,
-    /// Where the command runs: in namespaces as of this arm, or in the current one.
-    pub within: Option<Arm>,
-    /// The observed device, which may be removed.
-    pub interface: Option<String>,
-    /// The observed network namespace, which may be removed.
-    pub namespace: Option<String>,
-}
 
 /// Attaches an instrument; returns its name, which it may choose.
 pub type Attach<'a> = &'a dyn Fn(&TimingSpec) -> Result<(&'static str, Box<dyn Live>), LiveError>;
@@ -148,7 +75,7 @@ impl std::fmt::Debug for LiveOptions<'_> {
 pub enum LiveEvent<'a> {
     /// A message for the user.
     Note(String),
-    /// What is done from now on.
+    /// The current step, for progress output.
     Step(String),
     /// Namespaces are set up: the prefix of their names.
     Named(&'a str),
@@ -157,12 +84,12 @@ pub enum LiveEvent<'a> {
     /// A block is complete: the recording with it, the number of blocks done, and the total, if it
     /// is known.
     Block(&'a Recording, u32, Option<u32>),
-    /// The same of a long run.
+    /// The progress of a long run.
     Passed(&'a Recording, Pace),
 }
 
 /// Receives events.
-pub type Tell<'a> = &'a mut dyn FnMut(LiveEvent<'_>);
+pub type OnLiveEvent<'a> = &'a mut dyn FnMut(LiveEvent<'_>);
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -175,7 +102,7 @@ pub struct LiveEnd {
     pub interrupted: bool,
 }
 
-/// Run a plan. What was measured before an error is in the recording.
+/// Run a plan. Results from before an error are in the recording.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -184,7 +111,7 @@ pub fn run_live(
     options: &LiveOptions<'_>,
     recording: &mut Recording,
     save: Save<'_>,
-    tell: Tell<'_>,
+    tell: OnLiveEvent<'_>,
 ) -> Result<LiveEnd, EngineError> {
     let names: Vec<&str> = plan.specs.iter().map(|s| s.instrument.as_str()).collect();
     match &plan.source {
@@ -205,7 +132,7 @@ pub fn run_live(
     note_instrument(recording, first.unwrap_or_default(), false);
     recording.environment.insert(env::LAB.into(), lab.into());
     recording.environment.extend(netplumb_agent::facts::machine());
-    // First delete what killed runs left behind.
+    // First clean up after killed runs.
     clean_up(&mut |note| tell(LiveEvent::Note(note)));
     save(recording).map_err(EngineError::Save)?;
     let tell = RefCell::new(tell);
@@ -213,7 +140,7 @@ pub fn run_live(
         specs: &plan.specs,
         options,
         tell: &tell,
-        index: Index::of(recording),
+        index: Index::from_recording(recording),
         attached: None,
     };
     let clock = long::clock();
@@ -243,7 +170,7 @@ struct Probes<'a, 't> {
     /// Their settings, by their numbers in turns.
     specs: &'a [TimingSpec],
     options: &'a LiveOptions<'a>,
-    tell: &'a RefCell<Tell<'t>>,
+    tell: &'a RefCell<OnLiveEvent<'t>>,
     index: Index,
     attached: Option<Probe>,
 }
@@ -315,7 +242,7 @@ impl Probes<'_, '_> {
         }
     }
 
-    /// Read what can't wait until the window is closed.
+    /// Read data that can't wait until the window is closed.
     fn poll(&mut self) -> Result<(), EngineError> {
         match &mut self.attached {
             Some(probe) => Ok(probe.live.poll()?),
@@ -331,9 +258,9 @@ impl Probes<'_, '_> {
         }
     }
 
-    /// Forget what an instrument keeps of earlier windows, after the recording has.
+    /// Forget an instrument's state of earlier windows, after the recording has.
     fn forget(&mut self, recording: &Recording) {
-        self.index = Index::of(recording);
+        self.index = Index::from_recording(recording);
         if let Some(probe) = &mut self.attached {
             probe.live.forget();
         }
@@ -348,11 +275,11 @@ impl Probes<'_, '_> {
         let late = late.into_iter();
         let late = late.map(|(was, is)| ((was.name, was.module), (bounded(is.name), is.module)));
         if recording.rename(&late.collect()) {
-            self.index = Index::of(recording);
+            self.index = Index::from_recording(recording);
         }
     }
 
-    /// Find the source lines of what was measured.
+    /// Find the source lines of measured functions.
     fn add_lines(&mut self, recording: &mut Recording, go_on: &dyn Fn() -> bool) {
         if let Some(probe) = &mut self.attached {
             let found = probe.live.lines(go_on);

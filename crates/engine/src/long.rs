@@ -1,9 +1,12 @@
 //! Runs that go on until a duration has passed, in rounds of blocks, over several sessions if one is
 //! interrupted. Their recordings are bounded: blocks are merged as they get many.
+//!
+//! Merging is in `netplumb_model`'s `recording/merge.rs`; whether something drifted, in `netplumb_stats::trend` and
+//! `netplumb_report`'s `drift.rs`.
 
 use std::time::{Duration, Instant};
 
-use netplumb_model::quantity::Item;
+use netplumb_model::quantity::FigureKey;
 use netplumb_model::recording::{Arm, MAX_BLOCKS, Recording, SESSIONS};
 
 use crate::error::EngineError;
@@ -39,7 +42,7 @@ pub(crate) struct Long<'a> {
     clock: Clock<'a>,
     /// When this session began, by that clock.
     began: Duration,
-    /// What earlier sessions took.
+    /// Duration of earlier sessions.
     before: Duration,
     whole: Option<Duration>,
     /// How often blocks were halved in number.
@@ -49,7 +52,7 @@ pub(crate) struct Long<'a> {
 }
 
 impl<'a> Long<'a> {
-    /// A run of this duration, or without end, that goes on where the recording ends.
+    /// A run of this duration, or without end, that continues where the recording ends.
     pub(crate) fn begin(
         whole: Option<Duration>,
         clock: Clock<'a>,
@@ -57,7 +60,7 @@ impl<'a> Long<'a> {
     ) -> Long<'a> {
         let sessions = recording.scalars_of(&SESSIONS).map(|s| s.value);
         let sessions = sessions.fold(0.0, f64::max);
-        recording.set(&SESSIONS, Item::ONLY, sessions + 1.0);
+        recording.set(&SESSIONS, FigureKey::ONLY, sessions + 1.0);
         Long {
             clock,
             began: clock(),
@@ -114,7 +117,7 @@ fn next(recording: &Recording, halvings: u32, arm: Option<u32>) -> u32 {
     (last << halvings) + merged
 }
 
-/// Take up a long run: what it has is kept.
+/// Continue a long run: its blocks are kept.
 ///
 /// # Errors
 /// The recording is of another run.
@@ -140,7 +143,7 @@ pub(crate) fn take_up(
     if measured.iter().any(|name| !names.contains(name)) {
         return Err(EngineError::OtherPlan("figures of another instrument"));
     }
-    // Its figures would be of another time than those that are there.
+    // Its figures would be of another time than the others'.
     if names.iter().any(|name| !measured.contains(name)) {
         return Err(EngineError::OtherPlan("no figures of one of the instruments"));
     }

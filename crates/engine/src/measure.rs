@@ -24,15 +24,15 @@ use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
 use crate::origin::Origin;
-use crate::prototypes::{self, Known};
+use crate::prototypes;
 use crate::receive;
 use crate::run::Options;
 use crate::symbols::Symbols;
-use crate::traces::Traced;
+use crate::traces::{StreamExtras, Traced};
 
 /// The results of an arm: all blocks, or those before an error.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct ArmCounts {
     pub(crate) blocks: Vec<(Window, Ledger)>,
     /// The calling-context tree of this guest.
     pub(crate) nodes: Vec<TreeNode>,
@@ -51,20 +51,9 @@ pub(crate) struct Measured {
     pub(crate) error: Option<EngineError>,
 }
 
-/// What is made of a stream beside costs.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Beside<'a> {
-    /// Samples.
-    pub(crate) sampling: Option<&'a Sampling>,
-    /// Traces of calls.
-    pub(crate) trace: Option<&'a Trace>,
-    /// What is known of functions, if calls are traced.
-    pub(crate) known: Option<&'a Known<'a>>,
-}
-
 /// The plugin's results.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct PluginOutput {
     pub(crate) windows: Vec<Window>,
     pub(crate) nodes: Vec<TreeNode>,
     pub(crate) losses: Losses,
@@ -79,11 +68,11 @@ pub(crate) fn measure(
     origin: &Origin,
     plan: &RunPlan,
     wires: Extra,
-    beside: Beside<'_>,
+    beside: StreamExtras<'_>,
     options: &Options,
     done: &(dyn Fn() + Sync),
-) -> Measured {
-    let mut measured = Measured::default();
+) -> ArmCounts {
+    let mut measured = ArmCounts::default();
     if let Err(error) = try_measure(origin, plan, wires, beside, options, done, &mut measured) {
         measured.error = Some(error);
     }
@@ -94,10 +83,10 @@ fn try_measure(
     origin: &Origin,
     plan: &RunPlan,
     wires: Extra,
-    beside: Beside<'_>,
+    beside: StreamExtras<'_>,
     options: &Options,
     done: &(dyn Fn() + Sync),
-    measured: &mut Measured,
+    measured: &mut ArmCounts,
 ) -> Result<(), EngineError> {
     let limit = options.timeout;
     // A wrong name is an error at once, where symbols are known.
@@ -118,7 +107,7 @@ fn try_measure(
     let mut ledgers: Vec<Ledger> = Vec::new();
     let late = &measured.symbols;
     let mut notes = BTreeMap::new();
-    let (outcome, told, facts, peak) = thread::scope(|scope| {
+    let (outcome, output, facts, peak) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, symbols_ready) = channel();
         if origin.final_symbols().is_some() {
@@ -131,11 +120,11 @@ fn try_measure(
             };
             // The guest ended before the symbols were ready.
             if symbols_ready.recv().is_err() {
-                return Told::default();
+                return PluginOutput::default();
             }
             match late.get().map(|late| &**late).or_else(|| origin.table()) {
                 Some(symbols) => follow(spooled, symbols, traced, None, done),
-                None => Told::default(),
+                None => PluginOutput::default(),
             }
         });
         let outcome = (|| -> Result<(), EngineError> {
@@ -143,7 +132,7 @@ fn try_measure(
             let ran = guest.answers(limit, |reply| {
                 match reply {
                     Reply::BlockDone { ledger, .. } => ledgers.push(ledger),
-                    Reply::Facts(told) => notes.extend(told),
+                    Reply::Facts(guest_facts) => notes.extend(guest_facts),
                     _ => {}
                 }
                 Ok(())
@@ -156,18 +145,12 @@ fn try_measure(
             };
             if origin.final_symbols().is_none() {
                 guest.answers(limit, |reply| {
-                    if let Reply::Facts(told) = reply {
-                        facts.extend(told);
+                    if let Reply::Facts(guest_facts) = reply {
+                        facts.extend(guest_facts);
                     }
                     Ok(())
                 })?;
-                let mut text = Vec::new();
-                guest.answers(limit, |reply| {
-                    if let Reply::Chunk(chunk) = reply {
-                        text.extend_from_slice(&chunk);
-                    }
-                    Ok(())
-                })?;
+                let text = guest.bytes(limit)?;
                 let _ = late.set(Arc::new(receive::symbols(&text, origin.release())?));
                 let _ = ready.send(());
             }
@@ -175,38 +158,38 @@ fn try_measure(
         })();
         let peak = guest.peak_memory_bytes().unwrap_or(0);
         drop((guest, ready));
-        let told = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (outcome, told, facts, peak)
+        let output = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, output, facts, peak)
     });
     measured.facts = facts;
     measured.notes = notes;
     measured.qemu_peak_bytes = peak;
-    measured.losses = told.losses;
-    measured.instructions = told.instructions;
-    measured.nodes = told.nodes;
-    if let Some(refused) = told.refused {
+    measured.losses = output.losses;
+    measured.instructions = output.instructions;
+    measured.nodes = output.nodes;
+    if let Some(refused) = output.refused {
         return Err(refused);
     }
-    traced.check(&told.losses)?;
+    traced.check(&output.losses)?;
     let with_args = beside.trace.is_some_and(Trace::has_args);
     let known = beside.known.filter(|_| with_args);
     let symbols = late.get().map(|late| &**late);
     if let (Some(known), Some(symbols)) = (known, symbols.or_else(|| origin.table())) {
-        measured.prototypes = prototypes::of_calls(known, symbols, &[], told.windows.iter());
+        measured.prototypes = prototypes::of_calls(known, symbols, &[], output.windows.iter());
     }
-    let (got, wanted) = (told.windows.len(), ledgers.len());
+    let (got, wanted) = (output.windows.len(), ledgers.len());
     let mut ledgers = ledgers.into_iter();
     // Windows that the agent could not report any more are complete nevertheless.
-    measured.blocks = told
+    measured.blocks = output
         .windows
         .into_iter()
         .map(|window| {
             let ledger = ledgers.next();
-            (window, ledger.unwrap_or_else(|| untold_ledger(plan.packets)))
+            (window, ledger.unwrap_or_else(|| unknown_ledger(plan.packets)))
         })
         .collect();
     let outcome = outcome.and_then(|()| receive::seen(&measured.blocks, origin.release()));
-    match (outcome, told.error) {
+    match (outcome, output.error) {
         // The stream after the last block ends where QEMU was killed.
         (Ok(()), _) if got >= wanted => Ok(()),
         (Ok(()), Some(stream)) => Err(stream.into()),
@@ -222,9 +205,8 @@ struct Round {
     losses: Losses,
 }
 
-/// Measure an arm in rounds of its blocks, in one guest that goes on until `part`, which receives
-/// each round, says otherwise. At most two rounds are in memory: until they are taken, the guest
-/// waits.
+/// Measure an arm in rounds of its blocks, in one guest that runs until `part`, which receives each
+/// round, stops it. At most two rounds are in memory: until they are taken, the guest waits.
 ///
 /// # Errors
 /// The guest or its stream ended.
@@ -234,7 +216,7 @@ pub(crate) fn measure_on(
     wires: Extra,
     sampling: Option<&Sampling>,
     options: &Options,
-    part: &mut dyn FnMut(Measured) -> bool,
+    part: &mut dyn FnMut(ArmCounts) -> bool,
 ) -> Result<(), EngineError> {
     let limit = options.timeout;
     let (stream, extra) = tap(&[])?;
@@ -257,7 +239,6 @@ pub(crate) fn measure_on(
             let symbols = late.or_else(|| symbols.table())?;
             follow_rounds(stream, symbols, sampling, blocks, &sender)
         });
-        // Whether it was told to end.
         let result = (|| -> Result<bool, EngineError> {
             guest.go_on()?;
             let mut notes = BTreeMap::new();
@@ -267,7 +248,7 @@ pub(crate) fn measure_on(
                 while ledgers.len() < blocks {
                     match guest.answer(limit)? {
                         Some(Reply::BlockDone { ledger, .. }) => ledgers.push(ledger),
-                        Some(Reply::Facts(told)) => notes.extend(told),
+                        Some(Reply::Facts(guest_facts)) => notes.extend(guest_facts),
                         // Before the first block.
                         Some(Reply::Chunk(modules)) => {
                             if !modules.is_empty() {
@@ -284,14 +265,14 @@ pub(crate) fn measure_on(
                 let Ok(Round { windows, nodes, losses }) = rounds.recv() else {
                     return Ok(false);
                 };
-                let measured = Measured {
+                let measured = ArmCounts {
                     blocks: windows.into_iter().zip(ledgers).collect(),
                     nodes,
                     symbols: late.clone(),
                     losses: losses.since(&before),
                     notes: std::mem::take(&mut notes),
                     qemu_peak_bytes: guest.peak_memory_bytes().unwrap_or(0),
-                    ..Measured::default()
+                    ..ArmCounts::default()
                 };
                 before = losses;
                 receive::seen(&measured.blocks, origin.release())?;
@@ -345,7 +326,7 @@ fn follow_rounds(
 }
 
 /// The ledger of a block whose guest ended before reporting it.
-fn untold_ledger(packets: u32) -> Ledger {
+fn unknown_ledger(packets: u32) -> Ledger {
     let packets = u64::from(packets);
     Ledger {
         offered: packets,
@@ -354,23 +335,23 @@ fn untold_ledger(packets: u32) -> Ledger {
     }
 }
 
-/// Read windows from a stream, up to its end. `serving` is what every program's system calls do, if not markers alone
-/// say what the workload does.
+/// Read windows from a stream, up to its end. `serving` is the direction of all programs' system calls; none if markers
+/// alone give it.
 pub(crate) fn follow(
     stream: impl Read,
     symbols: &SymbolTable,
     traced: Traced<'_>,
     serving: Option<Direction>,
     done: &dyn Fn(),
-) -> Told {
+) -> PluginOutput {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
-    let mut told = Told::default();
+    let mut output = PluginOutput::default();
     let tracing = match traced.tracing(symbols, &Images::default()) {
         Ok(tracing) => tracing,
         Err(refused) => {
-            told.refused = Some(refused);
-            return told;
+            output.refused = Some(refused);
+            return output;
         }
     };
     let mut accountant = Accountant::new(symbols, &rules)
@@ -381,21 +362,21 @@ pub(crate) fn follow(
         match reader.next() {
             Ok(Some(record)) => {
                 if let Some(window) = accountant.take(record) {
-                    told.windows.push(window);
+                    output.windows.push(window);
                     done();
                 }
             }
             Ok(None) => break,
             Err(error) => {
-                told.error = Some(error);
+                output.error = Some(error);
                 break;
             }
         }
     }
-    told.nodes = accountant.tree().nodes().to_vec();
-    told.losses = accountant.losses();
-    told.instructions = accountant.instructions();
-    told
+    output.nodes = accountant.tree().nodes().to_vec();
+    output.losses = accountant.losses();
+    output.instructions = accountant.instructions();
+    output
 }
 
 /// A buffer for a stream whose reader is not ready yet: the guest would otherwise wait.
@@ -412,7 +393,7 @@ pub(crate) fn spool(mut stream: File) -> Spool {
     thread::spawn(move || {
         loop {
             let mut chunk = vec![0; CHUNK_BYTES];
-            let told = match stream.read(&mut chunk) {
+            let sent = match stream.read(&mut chunk) {
                 Ok(0) => return,
                 Ok(n) => {
                     chunk.truncate(n);
@@ -420,7 +401,7 @@ pub(crate) fn spool(mut stream: File) -> Spool {
                 }
                 Err(error) => sender.send(Err(error)),
             };
-            if told.is_err() {
+            if sent.is_err() {
                 return;
             }
         }
@@ -456,7 +437,7 @@ pub(crate) fn tap(options: &[String]) -> Result<(File, Extra), EngineError> {
     Ok((stream, extra))
 }
 
-/// A pipe: what is read, and what another program writes to.
+/// A pipe: the end to read, and the end that another program writes to.
 pub(crate) fn pipe() -> io::Result<(File, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the array has room for the two descriptors.

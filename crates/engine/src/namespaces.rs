@@ -1,5 +1,5 @@
-//! Two hosts as namespaces of this machine, joined by veth: the loads of two guests, by this machine's
-//! clock and its own accounting of CPU time, with other programs beside ours.
+//! Two hosts as namespaces of this machine, joined by veth: the loads of two guests, by this machine's clock and its
+//! own accounting of CPU time, with other programs running.
 
 mod block;
 
@@ -33,10 +33,10 @@ use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime, take_up};
 use netplumb_agent::ends::{ends_of, topology_of};
 
-/// Of the order of blocks.
+/// Seed of the order of blocks.
 const SEED: u64 = 1;
 
-/// Run both hosts as namespaces, all arms in turns. What was measured before an error is in the recording.
+/// Run both hosts as namespaces, all arms in turns. Results from before an error are in the recording.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -112,7 +112,7 @@ pub fn run_namespaces(
     keeper.keep()?;
     match site.site.has_failed {
         true => site::failed(keeper.recording),
-        // What can't be measured here is no failure.
+        // What can't be measured here is not a failure.
         false => Ok(()),
     }
 }
@@ -161,7 +161,7 @@ impl Standing {
 /// Start the web server of an arm.
 fn serve(arm: &Arm, load: WebLoad, ends: &Ends, cpu: u32) -> Result<Serving, EngineError> {
     if let Some(bytes) = buffer_of(arm, Side::Tx) {
-        // nginx can't go beyond it, and it is of the whole machine.
+        // nginx can't exceed it, and it applies to the whole machine.
         let most = std::fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap_or_default();
         if let Ok(most) = most.trim().parse::<u32>()
             && most < bytes
@@ -172,7 +172,7 @@ fn serve(arm: &Arm, load: WebLoad, ends: &Ends, cpu: u32) -> Result<Serving, Eng
             )));
         }
     }
-    let (plan, buffer) = (WebPlan::of(arm), buffer_of(arm, Side::Tx));
+    let (plan, buffer) = (WebPlan::from_arm(arm), buffer_of(arm, Side::Tx));
     let ends = ends.try_clone().map_err(EngineError::host("duplicate a network namespace"))?;
     let started = Serving::start(move || {
         with_own_memory(FOLDER)?;
@@ -239,9 +239,9 @@ fn failed(doing: &'static str) -> impl Fn(io::Error) -> EngineError {
     move |source| EngineError::Workload { doing, source }
 }
 
-/// The site: pairs of namespaces, of which one is busy at a time.
+/// The site: pairs of namespaces, one busy at a time.
 struct Namespaces<'a> {
-    /// None of those that could not be set up.
+    /// None for arms that could not be set up.
     arms: Vec<Option<Standing>>,
     /// Whether the settings or the packets of an arm failed.
     has_failed: bool,
@@ -316,7 +316,7 @@ fn by_other(
             };
             peers::iperf3(stream, ends, cpus)
         }
-        // An experiment of another kind has no such client, as its check says.
+        // An experiment of another kind has no such client, which its check ensures.
         (client, _) => Err(PeerError::Failed(client.as_str(), "no such load".to_string())),
     }
 }

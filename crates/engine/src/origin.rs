@@ -23,7 +23,7 @@ use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::{self, Machine};
 use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::requested;
-use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
+use netplumb_lab::vm::saved::{self, About, Content, Key, Saved, SavedStates, WhoseState};
 use netplumb_lab::vm::trial::release::{self, Release};
 use netplumb_lab::vm::trial::{self, QemuMissing};
 use netplumb_model::arch::Arch;
@@ -37,7 +37,7 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::kernel_lines::Booted;
 use crate::plan::GuestPlan;
-use crate::run::{Options, Progress};
+use crate::run::{Options, Progress, fetching};
 use crate::symbols::Symbols;
 
 /// A kernel on a machine.
@@ -48,8 +48,8 @@ pub(crate) struct Boot<'a> {
     pub(crate) options: &'a Options,
 }
 
-/// What runs start from: a saved guest at its first pause, after which it prepares for a plan, or
-/// at its second, after that.
+/// The origin of runs: a saved guest at its first pause, after which it prepares for a plan, or at
+/// its second, after that.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) machine: Machine,
@@ -109,7 +109,7 @@ impl Origin {
         self.symbols.as_ref()?.table()
     }
 
-    /// What QEMU says of the CPU of a guest, if it is not among the facts: those are a saved state's.
+    /// What QEMU reports about a guest's CPU, if it is not among the facts, which come from a saved state.
     pub(crate) fn cpu_facts(
         &self,
         guest: &mut Guest,
@@ -166,14 +166,14 @@ impl Origin {
     }
 }
 
-/// Check that what guests of an architecture need is there, before anything is measured; returns QEMU.
-/// If instructions are to be counted, the plugin is tried in a QEMU that was not tested.
+/// Check the requirements of an architecture's guests, before anything is measured; returns QEMU. If instructions are
+/// counted, the plugin is tried in an untested QEMU.
 pub(crate) fn check(options: &Options, arch: Arch, counts: bool) -> Result<PathBuf, EngineError> {
     program(options, arch)?;
     let qemu = trial::find_qemu(arch).map_err(VmError::QemuMissing)?;
     let version = trial::version(&qemu, options.timeout, &options.cancel);
     if let (true, Ok(version)) = (counts, version)
-        && Release::of(&version) == Release::Untested
+        && Release::from_version(&version) == Release::Untested
     {
         passes(options, (&qemu, &version), exact::PLUGIN, || {
             trial::plugin_loads(&qemu, arch, exact::PLUGIN).map_err(EngineError::Plugin)
@@ -191,9 +191,9 @@ pub(crate) fn passes(
     trial: impl FnOnce() -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut key = Key::default();
-    let content = Content::of(qemu).map_err(EngineError::host("read QEMU"))?;
+    let content = Content::of_file(qemu).map_err(EngineError::host("read QEMU"))?;
     key.add_content("qemu", &content);
-    // What is named as QEMU may be a script.
+    // The program named as QEMU may be a script.
     key.add("version", version.as_bytes());
     key.add("plugin", plugin);
     let folder = options.cache.join("trials");
@@ -263,10 +263,10 @@ impl Boot<'_> {
         machine: &Machine,
         tell: &dyn Fn(Progress),
     ) -> Result<Vec<u8>, EngineError> {
-        // Of the modules those that it loads, below.
+        // Only the modules that it loads, below.
         let lists = |path: &Path| !path.starts_with("modules/kernel");
         let store = self.options.kernels();
-        let mut fetched = extras::fetching("guests", tell);
+        let mut fetched = fetching("guests", tell);
         store.mend(self.kernel, &lists, &mut fetched)?;
         let init =
             std::fs::read(self.init()?).map_err(EngineError::host("read the guest's program"))?;
@@ -341,14 +341,14 @@ impl Boot<'_> {
     /// The hash of everything that a saved state of this machine depends on.
     fn key(&self, machine: &Machine) -> Result<String, EngineError> {
         let mut key = Key::default();
-        let content = |path: &Path, what| Content::of(path).map_err(EngineError::host(what));
+        let content = |path: &Path, what| Content::of_file(path).map_err(EngineError::host(what));
         // These are tens of megabytes each, and nothing else can be done yet.
         let program = self.init()?;
         let bytes = |content: Content| content.bytes().to_vec();
         let parts = threads::each(vec![
             Box::new(|| content(&program, "read the guest's program").map(bytes)) as Task<'_, _>,
             Box::new(|| content(&machine.qemu, "read QEMU").map(bytes)),
-            // What is named as QEMU may be a script.
+            // The program named as QEMU may be a script.
             Box::new(|| Ok(self.qemu_version()?.into_bytes())),
         ]);
         for (name, part) in ["init", "qemu", "version"].into_iter().zip(parts) {
@@ -489,8 +489,8 @@ impl Boot<'_> {
             link: self.guest.link.to_string(),
         };
         match states.keep(key, &about, &state) {
-            Ok(Kept::Ours) => state,
-            Ok(Kept::Theirs) => {
+            Ok(WhoseState::Ours) => state,
+            Ok(WhoseState::Theirs) => {
                 let opened = states.open(key, &mut |line| tell(Progress::Note(line)));
                 opened.unwrap_or(state)
             }
@@ -513,7 +513,7 @@ impl Boot<'_> {
         let began = Instant::now();
         let limit = self.options.timeout;
         let qemu_version = self.qemu_version()?;
-        if Release::of(&qemu_version) == Release::Untested {
+        if Release::from_version(&qemu_version) == Release::Untested {
             tell(Progress::Note(format!(
                 "QEMU {qemu_version} is untested; {} were tested",
                 release::tested("and")
@@ -537,14 +537,8 @@ impl Boot<'_> {
         guest.go_on()?;
         let mut facts = self.host_facts(qemu_version)?;
         facts.extend(cpu_facts(&mut guest)?);
-        facts.extend(told_facts(&mut guest, limit)?);
-        let mut symbols = Vec::new();
-        guest.answers(limit, |reply| {
-            if let Reply::Chunk(chunk) = reply {
-                symbols.extend_from_slice(&chunk);
-            }
-            Ok(())
-        })?;
+        facts.extend(described_facts(&mut guest, limit)?);
+        let symbols = guest.bytes(limit)?;
         tell(Progress::Ready { after: began.elapsed() });
         Ok(Some(Saved { memory: kept, devices, symbols: Arc::new(symbols), port, facts }))
     }
@@ -570,7 +564,7 @@ impl Boot<'_> {
         let (devices, kept) = save(&mut guest, &memory)?;
         guest.go_on()?;
         let mut facts = state.facts.clone();
-        facts.extend(told_facts(&mut guest, limit)?);
+        facts.extend(described_facts(&mut guest, limit)?);
         Ok(Saved {
             memory: kept,
             devices,
@@ -585,7 +579,7 @@ impl Boot<'_> {
         let qemu = trial::find_qemu(self.kernel.arch).map_err(VmError::QemuMissing)?;
         let Options { timeout, cancel, .. } = self.options;
         let missing = match trial::version(&qemu, *timeout, cancel) {
-            Ok(version) if Release::of(&version) == Release::TooOld => {
+            Ok(version) if Release::from_version(&version) == Release::TooOld => {
                 QemuMissing::TooOld(qemu, version)
             }
             Ok(version) => return Ok(version),
@@ -603,8 +597,8 @@ impl Boot<'_> {
             hash.add(key, &archive);
             facts.insert(key.into(), hash.finish());
         }
-        let program =
-            Content::of(&self.init()?).map_err(EngineError::host("read the guest's program"))?;
+        let program = Content::of_file(&self.init()?)
+            .map_err(EngineError::host("read the guest's program"))?;
         let mut hash = Key::default();
         hash.add_content(env::PROGRAM, &program);
         facts.insert(env::PROGRAM.into(), hash.finish());
@@ -640,19 +634,22 @@ pub(crate) fn preparation(plan: &RunPlan) -> RunPlan {
     }
 }
 
-/// What QEMU says of the CPU.
+/// What QEMU reports about the CPU.
 fn cpu_facts(guest: &mut Guest) -> Result<BTreeMap<String, String>, EngineError> {
     let lacking = guest.lacking_features()?.join(", ");
-    let told = (!lacking.is_empty()).then_some((env::CPU_LACKS.to_owned(), lacking));
-    Ok(told.into_iter().collect())
+    let fact = (!lacking.is_empty()).then_some((env::CPU_LACKS.to_owned(), lacking));
+    Ok(fact.into_iter().collect())
 }
 
 /// Request facts, before the plugin counts.
-fn told_facts(guest: &mut Guest, limit: Duration) -> Result<BTreeMap<String, String>, EngineError> {
+fn described_facts(
+    guest: &mut Guest,
+    limit: Duration,
+) -> Result<BTreeMap<String, String>, EngineError> {
     let mut facts = BTreeMap::new();
     guest.answers(limit, |reply| {
-        if let Reply::Facts(told) = reply {
-            facts.extend(told);
+        if let Reply::Facts(guest_facts) = reply {
+            facts.extend(guest_facts);
         }
         Ok(())
     })?;

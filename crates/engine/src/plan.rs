@@ -13,10 +13,9 @@ use netplumb_model::experiment::{
 };
 use netplumb_model::hosts::{HostOf, Side};
 use netplumb_model::message::RunPlan;
-use netplumb_model::recording::{Arm, Made, MadeBy};
+use netplumb_model::recording::{Arm, Derivation, MadeBy};
 
-use crate::extras::fetching;
-use crate::run::{Options, Progress};
+use crate::run::{Options, Progress, fetching};
 
 /// More would take longer than a day.
 pub(crate) const MAX_ARMS: usize = 1000;
@@ -49,7 +48,7 @@ pub struct GuestPlan {
     pub cmdline: String,
     /// Whether an arm has nftables rules.
     pub nft: bool,
-    /// Whether the modules that its kernel requests are to be there. Only it knows what rules need that were not
+    /// Whether the guest has modules that its kernel may request. Only the kernel knows what rules need that were not
     /// generated.
     pub requests: bool,
     /// Modules to load, by name.
@@ -69,7 +68,7 @@ pub struct GuestPlan {
     pub seed: u32,
     /// The size of its memory.
     pub memory_mib: u32,
-    /// The programs that it needs beside these.
+    /// Programs that it needs in addition.
     pub programs: Vec<Program>,
     /// The type of link.
     pub link: Link,
@@ -100,7 +99,7 @@ impl GuestPlan {
 
 impl Plan {
     /// The plan of an experiment.
-    pub fn of(experiment: &Experiment) -> Plan {
+    pub fn from_experiment(experiment: &Experiment) -> Plan {
         Plan {
             arms: experiment.arms(),
             packets: experiment.workload.packets(),
@@ -140,7 +139,7 @@ impl Plan {
                 let mut repeat = arm.clone();
                 repeat.name = format!("{} seed={seed}", arm.name);
                 repeat.knobs.insert("seed".into(), seed.to_string());
-                repeat.made = Some(Made { from: arm.name.clone(), by: MadeBy::Seed });
+                repeat.made = Some(Derivation { from: arm.name.clone(), by: MadeBy::Seed });
                 self.arms.push(repeat);
             }
         }
@@ -152,9 +151,9 @@ impl Plan {
         let mut guests: Vec<GuestPlan> = Vec::new();
         for (index, arm) in self.arms.iter().enumerate() {
             let knob = |key: &str| arm.knobs.get(key).cloned().unwrap_or_default();
-            let qdisc = Qdisc::of(arm);
-            let kernel = ArmKernel::of(arm);
-            let ruleset = Ruleset::of(arm);
+            let qdisc = Qdisc::from_arm(arm);
+            let kernel = ArmKernel::from_arm(arm);
+            let ruleset = Ruleset::from_arm(arm);
             let new = GuestPlan {
                 kernel: kernel.name,
                 arch: kernel.arch,
@@ -177,7 +176,7 @@ impl Plan {
                 bridge: arm.is_on("bridge"),
                 arms: vec![index],
             };
-            // What can be changed in a running guest.
+            // Settings that can be changed in a running guest.
             let but_for = |g: &GuestPlan| GuestPlan {
                 requests: false,
                 qdisc: false,
@@ -223,10 +222,10 @@ impl Plan {
             offload: (arm.table("offload"))
                 .filter_map(|(name, level)| Some((name.parse().ok()?, level == "on")))
                 .collect(),
-            nics: [Side::Tx, Side::Rx].map(|side| NicSettings::of(arm, side)),
-            nft: Ruleset::of(arm),
-            qdisc: Qdisc::of(arm),
-            from_device: FromDevice::of(arm),
+            nics: [Side::Tx, Side::Rx].map(|side| NicSettings::from_arm(arm, side)),
+            nft: Ruleset::from_arm(arm),
+            qdisc: Qdisc::from_arm(arm),
+            from_device: FromDevice::from_arm(arm),
         }
     }
 }
@@ -238,7 +237,7 @@ mod tests {
     use netplumb_model::experiment::{Hook, Offload, Within};
 
     fn plan(text: &str) -> Plan {
-        Plan::of(&Experiment::parse(text).unwrap())
+        Plan::from_experiment(&Experiment::parse(text).unwrap())
     }
 
     /// Check that arms share a boot unless they differ in something that needs another.

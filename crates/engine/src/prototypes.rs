@@ -13,7 +13,7 @@ use netplumb_instruments::exact::{
 };
 use netplumb_kernel::btf::Btf;
 use netplumb_kernel::image::KernelImage;
-use netplumb_kernel::kallsyms::{self, SymbolTable};
+use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::modules::ModuleTree;
 use netplumb_kernel::prototype::Prototype;
 use netplumb_lab::bundle::{Bundle, Kind};
@@ -26,8 +26,8 @@ use crate::debug_info;
 /// Maximum time to read the debug information of a file.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is known of a guest's functions.
-pub(crate) struct Known<'a> {
+/// Types and debug information of a guest's functions.
+pub(crate) struct GuestPrototypes<'a> {
     image: PathBuf,
     arch: Arch,
     /// Its image with debug information, if that was added.
@@ -35,23 +35,27 @@ pub(crate) struct Known<'a> {
     /// Its types, read when they are needed.
     kernel: OnceLock<Option<Arc<Btf>>>,
     tree: ModuleTree,
-    /// Those of modules that were asked for.
+    /// Types of modules that were looked up, by module.
     modules: Mutex<HashMap<String, Option<Arc<Btf>>>>,
     /// The command's files, and the paths of those with code.
     files: Option<(&'a Bundle, Vec<PathBuf>)>,
     cancel: &'a AtomicBool,
 }
 
-impl std::fmt::Debug for Known<'_> {
+impl std::fmt::Debug for GuestPrototypes<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Known").field("image", &self.image).finish_non_exhaustive()
+        f.debug_struct("GuestPrototypes").field("image", &self.image).finish_non_exhaustive()
     }
 }
 
-impl<'a> Known<'a> {
-    /// What there is of a kernel with these modules.
-    pub(crate) fn of(kernel: &KernelEntry, tree: ModuleTree, cancel: &'a AtomicBool) -> Known<'a> {
-        Known {
+impl<'a> GuestPrototypes<'a> {
+    /// The types of a kernel with these modules.
+    pub(crate) fn new(
+        kernel: &KernelEntry,
+        tree: ModuleTree,
+        cancel: &'a AtomicBool,
+    ) -> GuestPrototypes<'a> {
+        GuestPrototypes {
             image: kernel.boot_image(),
             arch: kernel.arch,
             debug: kernel.debug_vmlinux(),
@@ -63,9 +67,9 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The same with a command's files, of which these are images.
-    pub(crate) fn with_files(self, bundle: &'a Bundle, images: &[PathBuf]) -> Known<'a> {
-        Known { files: Some((bundle, images.to_vec())), ..self }
+    /// The same with a command's files; `images` are the ones with code.
+    pub(crate) fn with_files(self, bundle: &'a Bundle, images: &[PathBuf]) -> GuestPrototypes<'a> {
+        GuestPrototypes { files: Some((bundle, images.to_vec())), ..self }
     }
 
     fn kernel(&self) -> Option<Arc<Btf>> {
@@ -86,8 +90,8 @@ impl<'a> Known<'a> {
         self.kernel().is_some_and(|btf| btf.has_function(name))
     }
 
-    /// The functions that a function was inlined into: of the command's files, or of one of these by
-    /// its name, and of the kernel, as far as they have debug information.
+    /// The functions that a function was inlined into, as far as debug information shows: in the command's files, or
+    /// the one named, and in the kernel.
     pub(crate) fn inlined_into(&self, file: Option<&str>, name: &str) -> BTreeSet<String> {
         let until = Instant::now() + PATIENCE;
         let go_on = || Instant::now() < until && !self.cancel.load(Ordering::Relaxed);
@@ -150,8 +154,8 @@ fn is_file(bundle: &Bundle, path: &Path, file: &str) -> bool {
     (!end.is_empty() && path.ends_with(end)) || (file.contains('/') && is_host())
 }
 
-impl Prototypes for Known<'_> {
-    fn of_kernel(&self, symbol: &kallsyms::Symbol) -> Option<Arc<Prototype>> {
+impl Prototypes for GuestPrototypes<'_> {
+    fn of_kernel(&self, symbol: &netplumb_kernel::symbol::Symbol) -> Option<Arc<Prototype>> {
         let btf = match &symbol.module {
             None => self.kernel(),
             Some(module) => self.module(module),

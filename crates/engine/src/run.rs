@@ -1,13 +1,13 @@
 //! Options of runs, and their progress.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use netplumb_instruments::exact::Losses;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::cancel::Cancel;
-use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::kernels::{self, KernelStore};
 use netplumb_lab::vm::{link, machine};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
@@ -25,8 +25,7 @@ pub struct Options {
     pub cache: PathBuf,
     /// Maximum size of all saved states.
     pub cache_bytes: u64,
-    /// The program that is init in guests of this architecture; none for the one that comes with this
-    /// program.
+    /// The program that is init in guests of this architecture; none for plumb's own.
     pub agent: Option<PathBuf>,
     /// Without an instruction clock.
     pub quick: bool,
@@ -43,7 +42,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The store of kernels; what it fetches is cancelled with the run.
+    /// The store of kernels; its downloads are cancelled with the run.
     pub(crate) fn kernels(&self) -> KernelStore {
         KernelStore::new(&self.cache).until(Cancel::clone(&self.cancel))
     }
@@ -68,12 +67,27 @@ pub enum Progress {
     Note(String),
     /// An arm begins, by name.
     Arm(String),
-    /// What is done from now on, as a participle: "warming up".
+    /// The current step, as a participle: "warming up".
     Step(String),
     /// Number of blocks done, over all arms, and the total.
     Blocks(u32, u32),
     /// How far a long run is, and its latest figure.
     Passed(Pace, Option<String>),
+}
+
+/// Turns the progress of downloads for `whom` into notes, one for each package.
+pub(crate) fn fetching<'a>(
+    whom: &'a str,
+    tell: &'a dyn Fn(Progress),
+) -> impl FnMut(kernels::Progress) + 'a {
+    let mut packages = BTreeSet::new();
+    move |fetched| match fetched {
+        kernels::Progress::Fetching { package, .. } if packages.insert(package.clone()) => {
+            tell(Progress::Note(format!("fetching {package} for {whom}")));
+        }
+        kernels::Progress::Removed(line) => tell(Progress::Note(line)),
+        _ => {}
+    }
 }
 
 /// Saves the recording as it grows.
@@ -89,14 +103,14 @@ pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     fact(MEMORY_FACT, machine::MEMORY_MIB.to_string());
 }
 
-/// Add facts of the machine that guests of an architecture have: to those of the recording, or of an arm.
+/// Add facts about an architecture's guests to the facts of the recording or of an arm.
 pub(crate) fn note_arch(facts: &mut BTreeMap<String, String>, arch: Arch) {
     facts.insert(env::ARCH.into(), arch.as_str().into());
     facts.insert(env::CPU.into(), machine::cpu(arch).into());
     facts.insert(env::REP.into(), machine::counting_note(arch).into());
 }
 
-/// What the plugin's stream gives: all instructions, and samples of them.
+/// Instruments that the plugin's stream feeds: all instructions, and samples of them.
 pub(crate) const COUNTED: [&Declared; 2] = [&INSTRUCTIONS, &SAMPLED];
 
 /// Add the instrument, or the first of several; `counted` if by the plugin.

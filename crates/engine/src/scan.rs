@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::experiment::Scan;
 use netplumb_model::message::{Reply, Request, Sysctl};
-use netplumb_model::recording::{Arm, Made, MadeBy, Recording};
+use netplumb_model::recording::{Arm, Derivation, MadeBy, Recording};
 
 use crate::error::EngineError;
 use crate::origin::Boot;
@@ -29,13 +29,13 @@ pub(crate) fn planned<'p>(
         return Ok(Cow::Borrowed(plan));
     };
     let settings = settings(plan, scan, options, progress)?;
-    recording.untried.extend(skipped(scan, &settings));
+    recording.not_tried.extend(skipped(scan, &settings));
     let mut plan = plan.clone();
     plan.arms = arms(&plan.arms, scan, &settings);
     Ok(Cow::Owned(plan))
 }
 
-/// List the settings in a guest like that of the first arm.
+/// List the settings in a guest like the first arm's.
 fn settings(
     plan: &Plan,
     scan: &Scan,
@@ -79,11 +79,11 @@ fn tried<'s>(
 /// Settings that are not tried, with the reason.
 fn skipped(scan: &Scan, settings: &[Sysctl]) -> Vec<(String, String)> {
     let limit = scan.limit.unwrap_or(usize::MAX);
-    let mut untried = settings.iter().filter(|s| s.other.is_ok()).skip(limit);
+    let mut not_tried = settings.iter().filter(|s| s.other.is_ok()).skip(limit);
     let refused =
         settings.iter().filter_map(|s| Some((s.key.clone(), s.other.as_ref().err()?.clone())));
     let mut skipped: Vec<(String, String)> = refused.collect();
-    skipped.extend(untried.by_ref().map(|s| {
+    skipped.extend(not_tried.by_ref().map(|s| {
         let why = format!("beyond the limit of {limit}");
         (s.key.clone(), why)
     }));
@@ -95,16 +95,18 @@ fn arms(base: &[Arm], scan: &Scan, settings: &[Sysctl]) -> Vec<Arm> {
     let mut arms = base.to_vec();
     let changed = |arm: &Arm, setting: &Sysctl, value: &str, control: bool| {
         let mut new = arm.clone();
-        let told = if control {
+        let label = if control {
             format!("{}={value} (as it was)", setting.key)
         } else {
             format!("{}: {} to {value}", setting.key, setting.value)
         };
-        new.name = format!("{}, {told}", arm.name);
+        new.name = format!("{}, {label}", arm.name);
         let knob = format!("sysctl.{}", setting.key);
         new.knobs.insert(knob, value.into());
-        new.made =
-            Some(Made { from: arm.name.clone(), by: MadeBy::Scan { setting: told, control } });
+        new.made = Some(Derivation {
+            from: arm.name.clone(),
+            by: MadeBy::Scan { setting: label, control },
+        });
         new
     };
     for arm in base {
@@ -131,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Check that every setting that accepts another value makes an arm beside each of the
+    /// Check that every setting that accepts another value makes an arm for each of the
     /// experiment's, with controls, and that the others are listed with the reason.
     #[test]
     fn arms_of_a_scan() {

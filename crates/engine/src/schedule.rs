@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Consecutive blocks of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
-    /// The arm.
+    /// Index of the arm in the run.
     pub(crate) arm: usize,
     /// The number of the instrument in the run.
     pub(crate) by: usize,

@@ -1,9 +1,9 @@
 //! The costs of functions by another method than the `exact` instrument.
 //!
 //! In a guest whose clock counts instructions, the nanoseconds from a function's entry to its exit
-//! are its inclusive instructions, plus those of the probe. fentry and fexit don't depend on
-//! translation blocks, symbols or shadow stacks: where both methods agree, both are right. See the
-//! test crates/cli/tests/guests/second_opinion.rs.
+//! are its inclusive instructions plus the probe's. fentry and fexit don't depend on translation
+//! blocks, symbols or shadow stacks: where both methods agree, both are right. See the test
+//! crates/cli/tests/guests/second_opinion.rs.
 
 use netplumb_agent::guest::{CLOCK_INSNS, CLOCK_NS};
 use netplumb_lab::vm::process::Extra;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::recording::{Arm, ArmNotes, Recording};
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED};
 
@@ -74,7 +74,7 @@ pub(crate) struct Keeper<'a> {
     pub(crate) recording: &'a mut Recording,
     save: Save<'a>,
     cancel: &'a Cancel,
-    /// Of a run that goes on until a duration has passed.
+    /// The state of a run with a duration.
     long: Option<Long<'a>>,
 }
 
@@ -83,13 +83,12 @@ impl<'a> Keeper<'a> {
         Keeper { recording, save, cancel, long: None }
     }
 
-    /// Of a run that goes on until a duration has passed.
+    /// Set the state of a run with a duration.
     pub(crate) fn with_long(mut self, long: Option<Long<'a>>) -> Self {
         self.long = long;
         self
     }
 
-    /// That run.
     pub(crate) fn long(&self) -> Option<&Long<'a>> {
         self.long.as_ref()
     }
@@ -127,8 +126,8 @@ impl<'a> Keeper<'a> {
 }
 
 /// Run turns at a site. `names` are the run's instruments, by their numbers in turns; `done`
-/// receives the number of blocks that are over after each turn, including skipped ones. What was
-/// measured before an error is in the recording, and saved.
+/// receives the number of blocks that are over after each turn, including skipped ones. Results
+/// from before an error are in the recording, and saved.
 ///
 /// # Errors
 /// The first error of the site, of saving, or a cancellation.
@@ -226,8 +225,8 @@ impl<S: Alone> Site for OneAtATime<S> {
     }
 }
 
-/// Resume a recording: returns the arms of a plan that it has completely, by instrument; incomplete
-/// ones are removed, since they are run again. The recording gets the arms if it has none.
+/// Resume a recording: returns the arms of a plan that are complete, by instrument; incomplete ones
+/// are removed, since they are run again. The recording gets the arms if it has none.
 ///
 /// # Errors
 /// The recording is of another plan.
@@ -297,8 +296,8 @@ pub(crate) fn take_up(
     retain!(costs, spans, groups, slices, hops, line_costs);
     // They are of all blocks of an arm.
     recording.code.retain(|code| is_done(code.arm, INSTRUCTIONS.instrument));
-    // Remove notes and figures of the arms that are run again; for an arm that is run again by some
-    // instruments, those of these instruments.
+    // Remove notes and figures of the arms that are run again; for an arm that only some
+    // instruments run again, remove only theirs.
     let any = |arm: u32| names.iter().any(|name| is_done(arm, name));
     recording.notes.retain(|arm, notes| {
         notes.failed.retain(|by, _| is_done(*arm, by));
@@ -306,12 +305,12 @@ pub(crate) fn take_up(
     });
     let quantities = &recording.quantities;
     recording.scalars.retain_mut(|scalar| match &mut scalar.of {
-        Of::Run => true,
-        Of::Arm(arm) => {
+        Subject::Run => true,
+        Subject::Arm(arm) => {
             let quantity = quantities.get(scalar.quantity as usize);
             quantity.is_some_and(|of| is_done(*arm, &of.instrument))
         }
-        Of::Block(block) => match number(*block) {
+        Subject::Block(block) => match number(*block) {
             Some(now) => {
                 *block = now;
                 true

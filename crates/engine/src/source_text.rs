@@ -13,7 +13,7 @@ use netplumb_model::recording::Recording;
 pub(crate) const MAX_BYTES: usize = 512 << 10;
 /// Most bytes of all files of a recording.
 const MAX_ALL_BYTES: usize = 4 << 20;
-/// Lines of the kernel's source around those that were executed.
+/// Lines of the kernel's source to keep around the executed ones.
 const AROUND: u32 = 8;
 /// Names of source files end so. Paths are the program's word, so nothing else is read: a made-up
 /// program could name any file.
@@ -22,8 +22,8 @@ const ENDINGS: &[&str] = &[
     "nim", "rs", "s", "swift", "zig",
 ];
 
-/// Keep the text of the files whose lines have costs, where they are found. Functions may be
-/// defined in others, of which nothing can be shown.
+/// Keep the text of the files whose lines have costs, if they are found. Functions may be defined
+/// in other files, which can't be shown.
 pub(crate) fn embed(recording: &mut Recording) {
     let mut files: Vec<u32> = (recording.line_costs.iter()).map(|c| c.source.file).collect();
     files.sort_unstable();
@@ -45,8 +45,8 @@ pub(crate) fn embed(recording: &mut Recording) {
     }
 }
 
-/// Keep the text of what was executed of the kernel, with some lines around it; other lines are empty, for
-/// the files of a packet's path are large and many. `read` reads files by their paths in the source.
+/// Keep the text of executed kernel lines, with some lines around them; other lines are empty, for the files of a
+/// packet's path are large and many. `read` reads files by their paths in the source.
 pub(crate) fn embed_kernel(
     recording: &mut Recording,
     read: impl FnOnce(&BTreeSet<PathBuf>) -> BTreeMap<PathBuf, String>,
@@ -123,8 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that of the kernel's source the lines that were executed are kept with those around them, each
-    /// under its number, and nothing of files without such lines.
+    /// Check that executed lines of the kernel's source are kept with their surroundings, each under its number, and
+    /// nothing of files without such lines.
     #[test]
     fn what_is_kept_of_the_kernel() {
         let function = |layer: Option<&str>| Function {

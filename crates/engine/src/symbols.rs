@@ -58,7 +58,7 @@ impl Symbols {
         Ok(self.table.get().expect("the table is there"))
     }
 
-    /// The table of a guest with these modules, as lines of its /proc/kallsyms, instead of those that it had before.
+    /// The table of a guest with these modules, as lines of its /proc/kallsyms, which replace earlier ones.
     ///
     /// # Errors
     /// As of [`Symbols::wait`].
@@ -100,8 +100,8 @@ mod tests {
         assert!(symbols.table().is_some());
         let later = symbols.with_modules(b"9000 t moved\t[nf]\na000 t new\t[nft_log]\n");
         let later = later.unwrap();
-        let told: Vec<&str> = later.symbols().iter().map(|s| &*s.name).collect();
-        assert_eq!(told[names.len()..], ["moved", "new"]);
+        let all_names: Vec<&str> = later.symbols().iter().map(|s| &*s.name).collect();
+        assert_eq!(all_names[names.len()..], ["moved", "new"]);
 
         let symbols = Symbols::begin(Arc::new(b"1000 t lonely\n".to_vec()), "6.1");
         for _ in 0..2 {

@@ -4,30 +4,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use netplumb_instruments::exact::{
-    self, Images, Losses, NoArgument, NoFunction, Symbol, TracedCalls, Tracing,
+    self, Images, Losses, NoArgument, NoFunction, Sampling, Symbol, TracedCalls, Tracing,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_kernel::prototype::{Prototype, Unread};
-use netplumb_model::experiment::{OF_CALLS, Trace as Spec};
+use netplumb_model::calls::COUNTED;
+use netplumb_model::condition::OF_CALLS;
+use netplumb_model::experiment::Trace as Spec;
 use netplumb_model::loss::Loss;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::INSTRUCTIONS;
-use netplumb_model::trace::{COUNTED, Followed, MAX_STEPS, Step, TextId, Trace};
+use netplumb_model::trace::{Followed, MAX_STEPS, Step, TextId, Trace};
 
 use crate::collect::Executed;
 use crate::error::EngineError;
-use crate::measure::Beside;
+use crate::prototypes::GuestPrototypes;
 
-/// Calls of which a recording has no traces, since it has as many steps as it holds.
+/// Calls without a trace, as the recording has its maximum number of steps.
 pub(crate) const FULL: &str = "traces beyond the limit of a recording";
 /// What to do about it.
 pub(crate) const FULL_MEANS: &str = "not shown; keep fewer with --slowest or --depth";
 
+/// What is made of a stream in addition to costs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StreamExtras<'a> {
+    /// Samples.
+    pub(crate) sampling: Option<&'a Sampling>,
+    /// Traces of calls.
+    pub(crate) trace: Option<&'a Spec>,
+    /// Types of functions, if calls are traced.
+    pub(crate) known: Option<&'a GuestPrototypes<'a>>,
+}
+
 /// Whose calls are traced.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Traced<'a> {
-    pub(crate) beside: Beside<'a>,
+    pub(crate) beside: StreamExtras<'a>,
     /// Release of the guest's kernel.
     pub(crate) release: &'a str,
     /// Whether a command is measured.

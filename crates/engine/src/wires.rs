@@ -33,12 +33,12 @@ pub(crate) fn plug(
     let plugin = memfd("netplumb-wire", wire::PLUGIN)
         .map_err(EngineError::host("hold the plugin of the wire"))?;
     let mut logs = Vec::new();
-    let mut told = Vec::new();
+    let mut wire_ends = Vec::new();
     let mut fds = Vec::new();
     for (nic, seed) in ends {
         let (ours, log) = measure::pipe().map_err(EngineError::host("make a pipe"))?;
         logs.push(ours);
-        told.push(WireEnd { nic: nic.clone(), seed: *seed, log: log.as_raw_fd() });
+        wire_ends.push(WireEnd { nic: nic.clone(), seed: *seed, log: log.as_raw_fd() });
         fds.push(log);
     }
     let peer = match &other {
@@ -46,7 +46,7 @@ pub(crate) fn plug(
         Other::Here => WirePeer::Here,
     };
     let mtu_bytes = arm.read("mtu_bytes");
-    let args = wire::qemu_args(wire, mtu_bytes, plugin.as_raw_fd(), &peer, &told);
+    let args = wire::qemu_args(wire, mtu_bytes, plugin.as_raw_fd(), &peer, &wire_ends);
     if let Other::Host(_, socket) = other {
         fds.push(socket);
     }
@@ -61,7 +61,7 @@ pub(crate) struct Wires(Vec<JoinHandle<Result<frames::Followed, String>>>);
 
 impl Wires {
     /// The wires of an arm, and what QEMU needs for them; nothing if they are QEMU's own.
-    pub(crate) fn of(arm: &Arm) -> Result<(Wires, Extra), EngineError> {
+    pub(crate) fn from_arm(arm: &Arm) -> Result<(Wires, Extra), EngineError> {
         let Some(wire) = Wire::of_one_guest(arm) else {
             return Ok((Wires(Vec::new()), Extra::default()));
         };

@@ -1,5 +1,5 @@
-//! Runs under an instrument that is none: what is asked of it, in which order, and what
-//! is saved. Namespaces need root.
+//! Runs under a mock instrument: the requests to it, their order, and what is saved. Namespaces
+//! need root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ use netplumb_model::timing::{
     TimedFunctionInfo, TimedNode, TimingSpec, Window,
 };
 
-/// What happens to an instrument, as the test's own one records it.
+/// The calls of an instrument, as the mock records them.
 #[derive(Debug, Default)]
 struct Diary {
     attached: Vec<TimingSpec>,
@@ -37,7 +37,7 @@ struct Diary {
     alive: Cell<u32>,
 }
 
-/// An instrument that reports what the test tells it to.
+/// An instrument that reports what the test gives it.
 #[derive(Debug)]
 struct Mock {
     attached: Attached,
@@ -296,7 +296,7 @@ fn arms_are_interleaved_and_saved_block_by_block() {
     assert_eq!(diary.attached.len(), 1);
     assert_eq!(diary.attached[0].filter.namespaces.len(), 2);
     assert_eq!(diary.attached[0].filter.protos, [Proto::Udp, Proto::Tcp]);
-    // What is not of a block's protocol is no part of its way.
+    // Spans of another protocol are not part of its way.
     for (span, _) in recording.calls() {
         let own = recording.blocks[span.block as usize].arm == 0;
         let wanted = if own { Direction::Tx } else { Direction::Other };
@@ -308,7 +308,7 @@ fn arms_are_interleaved_and_saved_block_by_block() {
     assert_eq!(recording.nodes[1].parent, Some(0));
     assert_eq!(recording.attachments.len(), 2);
     assert_eq!(recording.environment[env::LAB], "netns");
-    assert_eq!(recording.all_unwatched()["ip_rcv"], "inlined");
+    assert_eq!(recording.all_not_measured()["ip_rcv"], "inlined");
     gone(&ran.named);
 }
 
@@ -339,12 +339,11 @@ fn cost_is_measured_against_blocks_without_probes() {
         let of = recording.scalars_of(quantity);
         assert_eq!(of.count(), 6, "{}", quantity.name);
     }
-    // The nodes of a second attachment are those of the first.
+    // A second attachment has the same nodes as the first.
     assert_eq!(recording.nodes.len(), 2);
 }
 
-/// Check that what was measured before an end is kept: by Ctrl-C, and by an instrument
-/// that fails.
+/// Check that earlier results are kept when a run ends: by Ctrl-C, and by an instrument that fails.
 #[test]
 fn what_was_measured_is_kept() {
     if !is_root() {
@@ -433,10 +432,10 @@ fn commands_are_watched() {
     assert!(matches!(missing.result, Err(EngineError::Command { .. })));
 }
 
-/// Check that what is no packet's is of the command, that all of it is a run, and that windows of it are none.
+/// Check that work of no packet belongs to the command, that all of it is one run, and that its windows are not runs.
 #[test]
 fn windows_are_no_runs() {
-    let told = |window: Option<u64>, duration: Option<u64>| {
+    let recorded = |window: Option<u64>, duration: Option<u64>| {
         let plan = TrafficPlan {
             window: window.map(Duration::from_millis),
             ..traffic(&["sleep", "0.12"], duration)
@@ -452,11 +451,11 @@ fn windows_are_no_runs() {
         (arm.name, arm.proto, ran.recording.blocks.len())
     };
     let name = || "sleep 0.12".to_string();
-    assert_eq!(told(None, None), (name(), Proto::Command, 1));
-    let (of, proto, blocks) = told(Some(50), None);
+    assert_eq!(recorded(None, None), (name(), Proto::Command, 1));
+    let (of, proto, blocks) = recorded(Some(50), None);
     assert_eq!((of, proto), (name(), Proto::Work));
     assert!(blocks > 1);
-    assert_eq!(told(Some(60_000), Some(50)), (name(), Proto::Work, 1));
+    assert_eq!(recorded(Some(60_000), Some(50)), (name(), Proto::Work, 1));
 }
 
 /// Check that no command is started when Ctrl-C came while the instrument was attached.

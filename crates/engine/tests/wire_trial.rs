@@ -8,8 +8,8 @@ use netplumb_lab::vm::trial::{self, WirePlugin};
 use netplumb_model::arch::Arch;
 use netplumb_model::hosts::{Side, Wire};
 
-/// Check that a wire as asked for passes, that one of another rate or that loses every frame does not, and
-/// that neither does a plugin that is none.
+/// Check that a wire as requested passes, but not one of another rate, one that loses every frame, or a file that is
+/// not a plugin.
 #[test]
 fn vm_trial() {
     let wrong_rate = |wire: Wire, side: Side, nic: &str, fds: [i32; 3]| {

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Wrong;
 use crate::bytes::u64_at;
-use crate::records::{HEADER, PIPE_HEADER, parts};
+use crate::header::{HEADER, PIPE_HEADER, parts};
 use crate::sample::Layout;
 
 /// The attributes that a file begins with.
@@ -16,18 +16,18 @@ use crate::sample::Layout;
 pub(crate) struct Attributes {
     all: Vec<AttributeDescription>,
     infos: Vec<RecordParseInfo>,
-    /// What their samples have.
+    /// Fields of samples, by event.
     layouts: Vec<Layout>,
     by_id: FxHashMap<u64, usize>,
-    /// Whether all events have the ID of a record in the same place; or else, whether records that are
-    /// no samples have one at all (PERF_SAMPLE_IDENTIFIER).
+    /// Whether all events have the ID of a record in the same place; or else, whether records other than samples have
+    /// one at all (PERF_SAMPLE_IDENTIFIER).
     same_place: bool,
     sample_id_all: bool,
 }
 
 impl Attributes {
-    /// Those of a stream that has nothing else.
-    pub(crate) fn of(stream: &[u8]) -> Result<Attributes, Wrong> {
+    /// Parse the attributes of a stream that has nothing else.
+    pub(crate) fn parse(stream: &[u8]) -> Result<Attributes, Wrong> {
         let read = PerfFileReader::parse_pipe(stream).map_err(|error| wrong(&error))?;
         let all = read.perf_file.event_attributes().to_vec();
         let info =
@@ -53,7 +53,7 @@ impl Attributes {
         &self.all
     }
 
-    /// What samples of an event have.
+    /// Fields of an event's samples.
     pub(crate) fn layout(&self, number: usize) -> Option<&Layout> {
         self.layouts.get(number)
     }
@@ -64,13 +64,13 @@ impl Attributes {
         self.by_id.get(&id).copied().or(only)
     }
 
-    /// Whether times are those of CLOCK_MONOTONIC (`perf record -k mono`).
+    /// Whether times are from CLOCK_MONOTONIC (`perf record -k mono`).
     pub(crate) fn are_monotonic(&self) -> bool {
         let clock = self.all.first().map(|of| of.attr.clock);
         matches!(clock, Some(PerfClock::ClockId(ClockId::Monotonic)))
     }
 
-    /// A record, and the number of the attribute that it is of.
+    /// A record, and the number of its attribute.
     pub(crate) fn record<'a>(
         &self,
         kind: u32,
@@ -106,7 +106,7 @@ fn layouts(stream: &[u8]) -> Vec<Layout> {
         let Some((body, next)) = after.split_at_checked(size.saturating_sub(HEADER)) else {
             break;
         };
-        layouts.push(Layout::of(body));
+        layouts.push(Layout::from_attr(body));
         rest = next;
     }
     layouts

@@ -1,4 +1,4 @@
-//! Numbers in records: what is missing is zero.
+//! Numbers in records: missing bytes are zero.
 
 /// A number of 64 bits.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {

@@ -1,4 +1,4 @@
-//! What events are as quantities.
+//! Events as quantities.
 
 use linux_perf_data::AttributeDescription;
 use linux_perf_data::linux_perf_event_reader::{
@@ -19,11 +19,11 @@ const NS: &str = CPU_TIME.unit;
 /// An event that was sampled.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
-    /// What perf calls it.
+    /// perf's name of the event.
     pub(crate) name: String,
     /// What its samples are of; none if they are not imported.
     pub(crate) quantity: Option<Quantity>,
-    /// What a sample stands for if it doesn't say.
+    /// The weight of a sample that has none of its own.
     pub(crate) period: u64,
     /// Its period, if it is the same for all samples.
     pub(crate) fixed: Option<u64>,
@@ -57,7 +57,7 @@ pub(crate) fn event(
         _ => "",
     };
     let known = known(attr.type_).map(|(name, _)| name);
-    // In order of preference: what perf called it, what it is, its number.
+    // In order of preference: perf's name, the kind of event, its number.
     let name = match (named, simpleperf.map(String::as_str).or(known)) {
         (Some(named), _) if !named.is_empty() => named.chars().take(MAX_NAME).collect(),
         (_, Some(known)) => format!("{known}{modifiers}"),
@@ -73,7 +73,7 @@ pub(crate) fn event(
     }
 }
 
-/// What perf calls an event, and what it counts, of those that are the kernel's own.
+/// perf's name of an event, and what it counts, if it is one of the kernel's own.
 fn known(of: PerfEventType) -> Option<(&'static str, &'static str)> {
     Some(match of {
         PerfEventType::Software(software) => match software {
@@ -106,11 +106,11 @@ fn known(of: PerfEventType) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// What samples of an event are of. The clock of CPUs, of the kernel and programs alike, is what a
-/// profile of this machine has; anything else is what perf calls it, since `cycles:u` and `cycles:k`,
-/// or those of two kinds of cores, are no figures to compare.
+/// The quantity that an event samples. The CPU clock, of the kernel and programs alike, is the quantity of a profile of
+/// this machine; other events keep perf's name, since `cycles:u` and `cycles:k`, or cycles of two kinds of cores, can't
+/// be compared.
 fn quantity(of: PerfEventType, name: &str, modifiers: &str) -> Option<Quantity> {
-    // What BPF programs of perf say by it has other contents than samples.
+    // The output of BPF programs to perf has other contents than samples.
     if let PerfEventType::Software(SoftwareCounterType::BpfOutput | SoftwareCounterType::Dummy) = of
     {
         return None;

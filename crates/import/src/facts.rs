@@ -1,4 +1,4 @@
-//! What a perf.data file says of itself, beside its samples.
+//! Facts that a perf.data file has besides its samples.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,7 @@ const ARCH: u32 = 6;
 const CPUDESC: u32 = 8;
 const CMDLINE: u32 = 11;
 const EVENT_DESC: u32 = 12;
-/// Those of simpleperf (system/extras/simpleperf/record_file.h): symbols of files, in two formats, and
-/// what else it knows.
+/// Records of simpleperf (system/extras/simpleperf/record_file.h): symbols of files, in two formats, and other facts.
 const SIMPLEPERF_FILE: u32 = 128;
 const SIMPLEPERF_META_INFO: u32 = 129;
 const SIMPLEPERF_FILE2: u32 = 132;
@@ -42,13 +41,13 @@ const READ: &[u32] = &[
 const MAX_TEXT_BYTES: usize = 4096;
 /// A record of a file's build ID has a header, the process, the ID and padding before the name.
 const BUILD_ID_NAME: usize = 8 + 4 + 24;
-/// Where its ID is, and if `misc` says so (PERF_RECORD_MISC_BUILD_ID_SIZE), how long it is.
+/// Where its ID is, and its length if `misc` has a flag for it (PERF_RECORD_MISC_BUILD_ID_SIZE).
 const BUILD_ID_AT: usize = 8 + 4;
 const BUILD_ID_SIZE_AT: usize = BUILD_ID_AT + 20;
 const BUILD_ID_HAS_SIZE: u16 = 1 << 15;
 const BUILD_ID_BYTES: usize = 20;
 
-/// Where the name of a symbol is that the kernel told of, and the bit that says it is gone
+/// Offset of the name in a PERF_RECORD_KSYMBOL, and the bit of a symbol that is gone
 /// (PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER).
 const SYMBOL_NAME: usize = 8 + 4 + 2 + 2;
 const SYMBOL_FLAGS: usize = 8 + 4 + 2;
@@ -68,7 +67,7 @@ struct SymbolTable {
 /// A symbol: where it begins, its size and its name.
 pub(crate) type Symbol<'a> = (u64, u32, &'a str);
 
-/// What is known, and what was left out.
+/// Facts of the file, and counts of what was left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     texts: BTreeMap<u32, String>,
@@ -92,7 +91,7 @@ pub(crate) struct Facts {
     pub(crate) invalid: u64,
     /// Records of hardware traces, which are not imported.
     pub(crate) traces: u64,
-    /// Samples that the kernel said it lost, by records that don't come through the parser.
+    /// Samples that the kernel reported as lost, by records that don't come through the parser.
     pub(crate) lost_samples: u64,
     /// Times that the kernel sampled less, since it took too long.
     pub(crate) throttled: u64,
@@ -198,13 +197,13 @@ impl Facts {
         self.symbol_tables.get(path).map(|table| table.is_absolute)
     }
 
-    /// The symbol at a place in a file, of those that are in the file itself.
+    /// The symbol at an offset of a file, among the file's own.
     pub(crate) fn symbol_in(&self, path: &str, offset: u64) -> Option<Symbol<'_>> {
         let table = self.symbol_tables.get(path)?;
         within(&table.symbols, offset.wrapping_add(table.shift))
     }
 
-    /// Take a symbol that the kernel told of.
+    /// Take a symbol that the kernel reported.
     pub(crate) fn take_symbol(&mut self, body: &[u8]) {
         let flags = body.get(SYMBOL_FLAGS..).and_then(|rest| rest.first_chunk());
         let gone = flags.is_none_or(|flags| u16::from_le_bytes(*flags) & SYMBOL_GONE != 0);
@@ -214,7 +213,7 @@ impl Facts {
         }
     }
 
-    /// The symbol at an address that the kernel told of: where it begins, its size and its name.
+    /// The symbol at an address, as the kernel reported it: where it begins, its size and its name.
     pub(crate) fn symbol(&self, address: u64) -> Option<Symbol<'_>> {
         within(&self.symbols, address)
     }

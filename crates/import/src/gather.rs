@@ -20,7 +20,8 @@ use crate::records::Records;
 use crate::sample::{Layout, Sample};
 use crate::spaces::{Mapping, Spaces, Threads};
 
-/// Numbers in a stack that say what follows, not where (enum perf_callchain_context).
+/// Numbers in a stack that give the context of what follows, not an address (enum
+/// perf_callchain_context).
 const CONTEXTS: u64 = -4095_i64 as u64;
 const HYPERVISOR: u64 = -32_i64 as u64;
 const KERNEL: u64 = -128_i64 as u64;
@@ -30,18 +31,19 @@ const USER: u64 = -512_i64 as u64;
 const USER_DEFERRED: u64 = -640_i64 as u64;
 /// Frames that are kept of a stack; recordings have a limit.
 const MAX_FRAMES: usize = 1024;
-/// Stacks of callers whose nodes are remembered: those of processes that ended don't come again.
+/// Maximum number of caller stacks whose nodes are remembered: stacks of processes that ended don't
+/// come again.
 const MAX_CALLERS: usize = 1 << 16;
 /// Bytes of the longest instruction that calls.
 const MAX_CALL_BYTES: u64 = 8;
-/// The bit of a mapping's protection that says it is executed.
+/// The bit of a mapping's protection for executable code.
 const EXECUTED: u32 = 4;
 /// Where the kernel's own code is mapped from.
 const KERNEL_TEXT: [&str; 2] = ["[kernel.kallsyms]", "[kernel.vmlinux]"];
 
 /// A sample, before its places have names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Taken {
+pub(crate) struct RawSample {
     pub(crate) time_ns: u64,
     pub(crate) weight: u64,
     pub(crate) node: u32,
@@ -56,7 +58,7 @@ pub(crate) struct Taken {
 pub(crate) struct Gathered {
     pub(crate) facts: Facts,
     /// The events, with their samples.
-    pub(crate) events: Vec<(Event, Vec<Taken>)>,
+    pub(crate) events: Vec<(Event, Vec<RawSample>)>,
     pub(crate) places: Vec<Place>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) threads: Vec<Thread>,
@@ -66,12 +68,12 @@ pub(crate) struct Gathered {
     pub(crate) files: Vec<String>,
     /// By the files' numbers: parts of the kernel, and from where to where they are.
     pub(crate) kernel: Vec<Mapping>,
-    /// Where the kernel's symbol `_text` (or another one) was, if that is said.
+    /// Where the kernel's symbol `_text` (or another one) was, if that is known.
     pub(crate) reference: Option<(String, u64)>,
     pub(crate) counts: Counts,
 }
 
-/// What was left out.
+/// Counts of what was left out.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) lost: u64,
@@ -103,10 +105,10 @@ impl Gathered {
     }
 }
 
-/// Take what all records say, by their times.
+/// Process all records, in the order of their times.
 pub(crate) fn gather(mut facts: Facts, mut records: Records, options: &Options) -> Gathered {
     let attributes = records.attributes();
-    let place = made::Place::of(&facts, options);
+    let place = made::Place::from_facts(&facts, options);
     let mut gathering = Gathering::with(Dumps::at(place, attributes.are_monotonic()));
     let all = attributes.all().iter().enumerate();
     let named = |n: usize| attributes.layout(n).and_then(|of| facts.types.get(&of.event()));
@@ -116,7 +118,7 @@ pub(crate) fn gather(mut facts: Facts, mut records: Records, options: &Options) 
         let (number, time_ns, record) = match records.next() {
             Ok(Some(next)) => next,
             Ok(None) => break,
-            // What there is until then is kept.
+            // Records until the error are kept.
             Err(error) => {
                 facts.stopped = Some(error.to_string());
                 break;
@@ -142,7 +144,7 @@ pub(crate) fn gather(mut facts: Facts, mut records: Records, options: &Options) 
 
 #[derive(Debug)]
 struct Gathering {
-    events: Vec<(Event, Vec<Taken>)>,
+    events: Vec<(Event, Vec<RawSample>)>,
     spaces: Spaces,
     /// Code that programs made, which is over what they mapped.
     made: Spaces,
@@ -150,10 +152,10 @@ struct Gathering {
     threads: Threads,
     /// The last values of counters, by the ID of the event, and the thread if it has its own.
     values: FxHashMap<(u64, i32), u64>,
-    /// What the sample that is being read stands for, of which events.
+    /// The current sample's weight, by event.
     weights: Vec<(usize, u64)>,
     tree: Tree,
-    /// Nodes of callers, by a hash of what they are: of the last so many.
+    /// Nodes of callers, by a hash of what they are; cleared when it has `MAX_CALLERS`.
     callers: FxHashMap<u64, u32>,
     hasher: RandomState,
     /// The stack of the sample that is being read: what and where, the innermost first.
@@ -164,7 +166,7 @@ struct Gathering {
     counts: Counts,
 }
 
-/// What an address of a stack is of.
+/// Whose code an address of a stack is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Mode {
     Kernel,
@@ -173,7 +175,7 @@ enum Mode {
 }
 
 impl Mode {
-    fn of(mode: CpuMode) -> Mode {
+    fn from_cpu_mode(mode: CpuMode) -> Mode {
         match mode {
             CpuMode::Kernel => Mode::Kernel,
             CpuMode::User => Mode::User,
@@ -230,7 +232,7 @@ impl Gathering {
         if self.weights.is_empty() {
             return;
         }
-        let mode = Mode::of(sample.mode);
+        let mode = Mode::from_cpu_mode(sample.mode);
         self.read_stack(layout, mode, sample);
         let (thread, name, is_new) = self.threads.thread(sample.pid, sample.tid);
         if is_new {
@@ -241,7 +243,7 @@ impl Gathering {
         self.counts.elsewhere += u64::from(mode == Mode::Elsewhere);
         self.samples += self.weights.len();
         for (event, weight) in &self.weights {
-            let taken = Taken {
+            let taken = RawSample {
                 time_ns,
                 weight: *weight,
                 node,
@@ -255,8 +257,7 @@ impl Gathering {
         }
     }
 
-    /// What a sample stands for: if it has values of counters, of each what it has counted since the
-    /// sample before, as perf has it.
+    /// The weight of a sample: if it has values of counters, each one's increase since the sample before, as in perf.
     fn weigh(
         &mut self,
         attributes: &Attributes,
@@ -337,7 +338,7 @@ impl Gathering {
         }
     }
 
-    /// Add a caller; one more than are kept says that there are more.
+    /// Add a caller; one more than are kept shows that there are more.
     fn push(&mut self, mode: Mode, address: u64) {
         if self.stack.len() <= MAX_FRAMES {
             self.stack.push((mode, address));
@@ -416,7 +417,7 @@ impl Gathering {
         }
     }
 
-    /// What changes with time.
+    /// Process a record that changes processes, threads or mappings.
     fn change(&mut self, record: EventRecord<'_>, facts: &mut Facts) {
         match record {
             EventRecord::Comm(comm) => {
@@ -462,8 +463,7 @@ impl Gathering {
         }
     }
 
-    /// A process mapped a file, of which the symbols are at addresses of the process, or of the file,
-    /// if they are known at all.
+    /// A process mapped a file. Its symbols, if known, are at addresses of the process or of the file.
     fn map(
         &mut self,
         pid: i32,
@@ -485,7 +485,7 @@ impl Gathering {
             self.spaces.map(pid, mapping);
             return;
         }
-        // The kernel's own code is called by the symbol that says where it is.
+        // The name of the kernel's own code includes the symbol that locates it.
         let symbol = KERNEL_TEXT.iter().find_map(|name| path.strip_prefix(name));
         if let Some(symbol) = symbol
             && !symbol.is_empty()

@@ -16,7 +16,7 @@ use crate::made::Place;
 
 /// As the machine that wrote it has it.
 const MAGIC: u32 = 0x4A69_5444;
-/// The least that a file, a record, and what says where code is have.
+/// Minimum sizes of a file, a record, and the header of a code record.
 const FILE_HEADER: usize = 40;
 const RECORD_HEADER: usize = 16;
 const LOAD: usize = 40;
@@ -41,7 +41,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// What stands for its file.
+    /// The path in place of a file's.
     pub(crate) fn path(&self) -> String {
         format!("{PREFIX}{}", self.name)
     }
@@ -101,7 +101,7 @@ impl Dumps {
         Some((pid, piece))
     }
 
-    /// Take what a file says, to its end or to what makes no sense; none if it is another file.
+    /// Process a file, to its end or to what makes no sense; none if it is another file.
     fn take(&mut self, pid: i32, file: File) -> Option<()> {
         let mut from = BufReader::new(file);
         let header = bytes(&mut from, FILE_HEADER)?;
@@ -134,7 +134,7 @@ impl Dumps {
     }
 }
 
-/// Where a record says that code is, its size and its name.
+/// The place, size and name of code in a record.
 fn piece(
     kind: u32,
     from: &mut impl BufRead,

@@ -11,6 +11,7 @@ mod events;
 mod facts;
 mod frames;
 mod gather;
+mod header;
 mod jitdump;
 mod made;
 mod names;
@@ -53,7 +54,7 @@ pub enum ImportError {
     /// It can't be opened or read.
     #[error("can't read {}: {source}", .path.display())]
     Unreadable {
-        /// The file.
+        /// The file, as the caller named it.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -64,9 +65,9 @@ pub enum ImportError {
     /// It is one that is not supported.
     #[error("{}: unsupported perf.data: {what}; {remedy}", .path.display())]
     Unsupported {
-        /// The file.
+        /// The file, as the caller named it.
         path: PathBuf,
-        /// What it is.
+        /// The unsupported kind, version or feature.
         what: String,
         /// What to do instead.
         remedy: &'static str,
@@ -74,15 +75,15 @@ pub enum ImportError {
     /// Its beginning makes no sense.
     #[error("{}: damaged perf.data ({why}); record it again", .path.display())]
     Damaged {
-        /// The file.
+        /// The file, as the caller named it.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason, as a phrase.
         why: String,
     },
     /// Nothing was sampled.
     #[error("{}: no samples in it{}; record for longer, or with -a", .path.display(), .cut)]
     Empty {
-        /// The file.
+        /// The file, as the caller named it.
         path: PathBuf,
         /// How it was cut short, if it was.
         cut: &'static str,
@@ -90,15 +91,14 @@ pub enum ImportError {
     /// What to find names by can't be used.
     #[error("--kallsyms {}: {why}", .path.display())]
     Kallsyms {
-        /// The file.
+        /// The kallsyms file, as the caller named it.
         path: PathBuf,
         /// Why not.
         why: String,
     },
 }
 
-/// What was wrong with the file that a recording was made of, though there are samples in it: it was
-/// cut short, or damaged.
+/// Damage to the file that a recording was made of, despite its samples: it was cut short, or damaged.
 pub fn damage(recording: &Recording) -> impl Iterator<Item = &Loss> {
     let causes = [slices::CUT, slices::STOPPED, slices::INVALID];
     (recording.all_losses()).filter(move |loss| causes.contains(&&*loss.cause))
@@ -121,8 +121,8 @@ pub fn foreign(recording: &Recording) -> Option<String> {
 /// The samples of a perf.data file, as a recording.
 ///
 /// # Errors
-/// It can't be read, is something else, or has no samples. A file that was cut short is no error:
-/// the recording says so.
+/// It can't be read, is something else, or has no samples. A file that was cut short is not an
+/// error: the recording notes it.
 pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportError> {
     if !path.is_dir() {
         return perf_data_of(|| File::open(path), path, options);
@@ -134,7 +134,7 @@ pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportErro
     import(|| File::open(data), threads(path), path, options)
 }
 
-/// What the threads of `perf record --threads` wrote, beside `data`.
+/// The files that the threads of `perf record --threads` wrote, next to `data`.
 fn threads(folder: &Path) -> io::Result<Vec<File>> {
     let number = |path: &Path| {
         let name = path.file_name()?.to_str()?;
@@ -151,7 +151,8 @@ fn threads(folder: &Path) -> io::Result<Vec<File>> {
     parts.into_iter().map(|(_, path)| File::open(path)).collect()
 }
 
-/// The same of an open file: of its begin, wherever it is. `path` is what it is called.
+/// The same for an open file, from its beginning, wherever it is positioned. `path` is its name in
+/// errors.
 ///
 /// # Errors
 /// As those of [`perf_data`].
@@ -180,7 +181,8 @@ fn import(
     let bytes = metadata.is_file().then_some(metadata.len());
     let file = BufReader::with_capacity(1 << 18, file);
     let parts = parts.map_err(unreadable)?;
-    let (facts, records) = stream::read(file, bytes, parts).map_err(|wrong| wrong.of(path))?;
+    let (facts, records) =
+        stream::read(file, bytes, parts).map_err(|wrong| wrong.into_import_error(path))?;
     let gathered = gather::gather(facts, records, options);
     if gathered.samples() == 0 {
         let cut = match gathered.facts.cut {
@@ -192,7 +194,7 @@ fn import(
     slices::recording(gathered, options, kallsyms, path)
 }
 
-/// What is wrong with a file.
+/// Why a file can't be read.
 #[derive(Debug)]
 enum Wrong {
     Io(io::Error),
@@ -202,7 +204,7 @@ enum Wrong {
 }
 
 impl Wrong {
-    fn of(self, path: &Path) -> ImportError {
+    fn into_import_error(self, path: &Path) -> ImportError {
         let path = path.to_path_buf();
         match self {
             Wrong::Io(source) => ImportError::Unreadable { path, source },

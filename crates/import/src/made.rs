@@ -12,7 +12,7 @@ use netplumb_instruments::samples::jit::{self, Refused};
 use crate::Options;
 use crate::facts::Facts;
 
-/// What this machine is called.
+/// This machine's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
 /// Where they are.
@@ -20,15 +20,15 @@ const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 pub(crate) enum Place {
     /// Where the programs wrote them.
     Here,
-    /// The same below a directory.
+    /// At the same paths below a directory.
     Below(PathBuf),
     /// Not on this machine.
     Elsewhere,
 }
 
 impl Place {
-    /// Those of the machine that was measured.
-    pub(crate) fn of(facts: &Facts, options: &Options) -> Place {
+    /// The place of the files of the machine that was measured.
+    pub(crate) fn from_facts(facts: &Facts, options: &Options) -> Place {
         let own = std::fs::read_to_string(HOSTNAME).unwrap_or_default();
         match &options.symfs {
             Some(root) => Place::Below(root.clone()),
@@ -40,7 +40,7 @@ impl Place {
     /// A file, if it is there.
     ///
     /// # Errors
-    /// It is none that is read.
+    /// It is not a file that is read.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<File>, Refused> {
         match self {
             Place::Here => jit::open(path, false),

@@ -42,9 +42,9 @@ const MAX_NAMELESS: usize = 20_000;
 
 /// Functions, and which of them each place is in.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedFunctions {
     pub(crate) functions: Vec<Function>,
-    /// By the places' numbers.
+    /// Functions by the places' numbers.
     pub(crate) of: Vec<FunctionId>,
     /// By the places' numbers: whether only its address is known.
     pub(crate) nameless: Vec<bool>,
@@ -52,7 +52,7 @@ pub(crate) struct Named {
     pub(crate) kernel: Option<String>,
     /// Files of programs that give names.
     pub(crate) found: u64,
-    /// Files that are not those that were mapped.
+    /// Files that have changed since they were mapped.
     pub(crate) changed: u64,
     /// Files that aren't there, or can't be read.
     pub(crate) missing: u64,
@@ -80,9 +80,9 @@ pub(crate) fn given(path: &Path) -> Result<Symbols, ImportError> {
 }
 
 /// Give all places names.
-pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -> Named {
+pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -> NamedFunctions {
     let mut naming = Naming {
-        named: Named::default(),
+        named: NamedFunctions::default(),
         by_key: FxHashMap::default(),
         layers: LayerRules::built_in(),
         nameless: 0,
@@ -118,7 +118,7 @@ pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -
                     }
                 },
             },
-            // What is taken for a caller in code without frame pointers is any number.
+            // A caller's address in code without frame pointers may be any number.
             Place::Nowhere => {
                 naming.named.nameless[number] = true;
                 naming.unknown(Some(NO_FILE.into()), Some(APPLICATION))
@@ -135,7 +135,7 @@ pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -
     for (file, places) in by_file {
         naming.file(all, options, file, &places);
     }
-    let place = made::Place::of(&all.facts, options);
+    let place = made::Place::from_facts(&all.facts, options);
     for (pid, places) in made {
         naming.made_code(&place, pid, &places);
     }
@@ -212,7 +212,7 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<String> {
     }
 }
 
-/// What makes a function one.
+/// The identity of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Thread(u32),
@@ -226,7 +226,7 @@ enum Key {
 }
 
 struct Naming {
-    named: Named,
+    named: NamedFunctions,
     by_key: FxHashMap<Key, FunctionId>,
     layers: LayerRules,
     nameless: usize,
@@ -269,7 +269,7 @@ impl Naming {
         self.function(Key::Kernel(index), || new)
     }
 
-    /// Code of the kernel that a record names: what it made while it was sampled, or all of it.
+    /// Code of the kernel that a record names: code made while it was sampled, or all of it.
     fn made(&mut self, (start, bytes, name): Symbol<'_>, module: Option<&str>) -> FunctionId {
         let layer = self.layers.layer(name, module).map(String::from);
         self.function(Key::Made(start), || Function {
@@ -290,13 +290,13 @@ impl Naming {
             let base = base_name(path);
             let stem = base.split_once(".ko").map_or(base, |(stem, _)| stem);
             let bare = stem.trim_start_matches('[').trim_end_matches(']');
-            // As the kernel calls it.
+            // As the kernel names it.
             bare.replace('-', "_")
         });
         self.nameless(module, None, address)
     }
 
-    /// All code of a module of which not even the addresses are told apart.
+    /// All code of a module without known addresses.
     fn unknown(&mut self, module: Option<String>, layer: Option<&str>) -> FunctionId {
         self.function(Key::Unknown(module.clone()), || Function {
             name: UNKNOWN.into(),
@@ -325,7 +325,7 @@ impl Naming {
         id
     }
 
-    /// The places in memory in which a process made code, by what it says of it.
+    /// The places in memory in which a process made code, as it reported them.
     fn made_code(&mut self, place: &made::Place, pid: i32, places: &[(usize, u64)]) {
         let path = format!("/tmp/perf-{pid}.map");
         let mut names = FxHashMap::default();
@@ -447,7 +447,7 @@ impl Naming {
     }
 }
 
-/// A file to find functions in; none of pipes, devices and what is too large.
+/// A file to find functions in; none of pipes, devices and files that are too large.
 fn opened(path: &Path) -> Option<Finder> {
     // Opening a pipe would wait for its other end.
     let known = fs::metadata(path).ok()?;
@@ -484,7 +484,7 @@ fn nowhere() -> Function {
     }
 }
 
-/// The contents of a file; a pipe, a device and a file that is too large are none.
+/// The contents of a file; none of a pipe, a device or a file that is too large.
 fn bounded(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     use std::io::{Error, Read};
     let metadata = fs::metadata(path)?;

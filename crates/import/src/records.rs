@@ -1,9 +1,9 @@
 //! The records of a file in the order of their times.
 //!
-//! perf writes what the CPUs' buffers have, one after the other, so records are in order only within
-//! one of them; some programs write none of the marks that say how far the order goes. What a sample
-//! was taken in depends on what was mapped until then. So only the times of records are kept, and
-//! where they are; they are read again in the order of their times, whatever the order in the file.
+//! perf writes the CPUs' buffers, one after the other, so records are in order only within one of them; some programs
+//! write none of the marks for how far the order goes. The code that a sample is in depends on what was mapped until
+//! then. So only the times and places of records are kept; they are read again in the order of their times, whatever
+//! the order in the file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -13,12 +13,8 @@ use std::rc::Rc;
 use linux_perf_data::linux_perf_event_reader::RawEventRecord;
 
 use crate::attributes::Attributes;
-use crate::bytes::u32_at;
+use crate::header::{HEADER, header, parts};
 
-/// Bytes of a record's header.
-pub(crate) const HEADER: usize = 8;
-/// Bytes of a stream's header.
-pub(crate) const PIPE_HEADER: u64 = 16;
 /// The most records that are kept, in 16 bytes each: twice the samples that a recording may have.
 const MAX_RECORDS: usize = 1 << 25;
 /// The most that is written to a temporary file.
@@ -54,8 +50,8 @@ impl Index {
         self.entries.len() == MAX_RECORDS || copied > MAX_COPIED_BYTES
     }
 
-    /// Add a record: `at` is where in the file it begins; if it is nowhere, it is copied. One without
-    /// a time is as old as what is before it.
+    /// Add a record: `at` is where in the file it begins; if it is nowhere, it is copied. One without a time is as old
+    /// as the record before it.
     ///
     /// # Errors
     /// It can't be copied.
@@ -98,7 +94,7 @@ impl Index {
     /// Copies can't be written.
     pub(crate) fn sorted(mut self, source: File, attributes: Attributes) -> io::Result<Records> {
         if self.unsorted {
-            // Those of the same time stay in the order of the file.
+            // Records of the same time stay in the order of the file.
             self.entries.sort_by_key(|entry| entry.time_ns);
         }
         let copies = self.copies.take().map(|(file, _)| file.into_inner());
@@ -106,8 +102,8 @@ impl Index {
         Ok(Records {
             entries: self.entries,
             next: 0,
-            source: Pieces::of(source),
-            copies: copies.map(Pieces::of),
+            source: Pieces::from_file(source),
+            copies: copies.map(Pieces::from_file),
             attributes: attributes.into(),
             body: Vec::new(),
         })
@@ -118,22 +114,6 @@ fn temporary(error: io::Error) -> io::Error {
     let folder = std::env::temp_dir();
     let why = format!("temporary file in {}: {error}", folder.display());
     io::Error::new(error.kind(), why)
-}
-
-/// The header of a record.
-pub(crate) fn header(kind: u32, misc: u16, body_bytes: usize) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
-    header[..4].copy_from_slice(&kind.to_le_bytes());
-    header[4..6].copy_from_slice(&misc.to_le_bytes());
-    header[6..].copy_from_slice(&((HEADER + body_bytes) as u16).to_le_bytes());
-    header
-}
-
-/// Type, `misc` and size of a record.
-pub(crate) fn parts(header: &[u8]) -> (u32, u16, usize) {
-    let misc = u16::from_le_bytes([header[4], header[5]]);
-    let size = u16::from_le_bytes([header[6], header[7]]);
-    (u32_at(header, 0), misc, usize::from(size))
 }
 
 /// Records by time.
@@ -178,7 +158,7 @@ impl Records {
     }
 }
 
-/// A file of which pieces that were read are kept, each in the place that its number gives it.
+/// A file with a cache of the pieces that were read, each in the slot given by its number.
 #[derive(Debug)]
 struct Pieces {
     file: File,
@@ -188,7 +168,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn of(file: File) -> Pieces {
+    fn from_file(file: File) -> Pieces {
         Pieces { file, kept: vec![(u64::MAX, 0); PIECES], bytes: vec![0; PIECES * PIECE] }
     }
 
@@ -235,8 +215,8 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Check that any bytes of a file are those that are in it, whatever was read before, and that
-    /// what is beyond its end is an error.
+    /// Check that any bytes of a file are read right, whatever was read before, and that reading
+    /// beyond its end is an error.
     #[test]
     fn pieces() {
         let bytes: Vec<u8> = (0..5 * PIECE as u32 / 2)
@@ -244,7 +224,7 @@ mod tests {
             .collect();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        let mut pieces = Pieces::of(file);
+        let mut pieces = Pieces::from_file(file);
         for at in [0, 9 * PIECE, 4090, PIECE, 3 * PIECE - 1, 17, bytes.len() - 9_000] {
             let mut into = vec![0; 9_000.min(bytes.len() - at)];
             pieces.read(at as u64, &mut into).unwrap();

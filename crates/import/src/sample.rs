@@ -1,8 +1,7 @@
 //! Samples, as the kernel lays them out (`perf_output_sample` in kernel/events/core.c).
 //!
-//! They are not left to `linux-perf-event-reader`: version 0.10.2 takes the values of a group for those
-//! of a single event and the other way round, and does not know PERF_FORMAT_LOST, so whatever follows
-//! them in a sample is read from the wrong place.
+//! They are not left to `linux-perf-event-reader`: version 0.10.2 takes a group's values for a single event's and vice
+//! versa, and does not know PERF_FORMAT_LOST, so whatever follows them in a sample is read from the wrong place.
 
 use linux_perf_data::linux_perf_event_reader::CpuMode;
 
@@ -31,9 +30,9 @@ const LOST: u64 = 1 << 4;
 /// Bits of `branch_sample_type` (enum perf_branch_sample_type).
 const CALL_STACK: u64 = 1 << 11;
 const HW_INDEX: u64 = 1 << 17;
-/// The bit of an attribute's flags that says that new threads are measured, too.
+/// The bit of an attribute's flags for measuring new threads, too.
 const INHERIT: u64 = 1 << 1;
-/// The most frames of a stack, if the attribute doesn't say (`sysctl kernel.perf_event_max_stack`).
+/// The most frames of a stack, if the attribute has none (`sysctl kernel.perf_event_max_stack`).
 const MAX_STACK: u16 = 127;
 /// From where a branch was taken, where to, and how it was predicted.
 const BRANCH_WORDS: usize = 3;
@@ -52,8 +51,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// By a `struct perf_event_attr`, of which what is missing is zero.
-    pub(crate) fn of(attr: &[u8]) -> Layout {
+    /// By a `struct perf_event_attr`; missing fields are zero.
+    pub(crate) fn from_attr(attr: &[u8]) -> Layout {
         let max_stack = attr.get(108..).and_then(|rest| rest.first_chunk());
         let max_stack = max_stack.map_or(0, |bytes| u16::from_le_bytes(*bytes));
         Layout {
@@ -87,7 +86,7 @@ impl Layout {
         self.sample_type & BRANCH_STACK != 0 && self.branch_type & CALL_STACK != 0
     }
 
-    /// A sample; none if it is shorter than it says.
+    /// A sample; none if it is shorter than its fields require.
     pub(crate) fn parse<'a>(&self, misc: u16, body: &'a [u8]) -> Option<Sample<'a>> {
         let has = |bit: u64| self.sample_type & bit != 0;
         let mut rest = Rest(body);
@@ -160,7 +159,7 @@ impl Layout {
     }
 }
 
-/// A sample.
+/// A decoded PERF_RECORD_SAMPLE.
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
     pub(crate) mode: CpuMode,
@@ -171,7 +170,7 @@ pub(crate) struct Sample<'a> {
     pub(crate) cpu: Option<u32>,
     pub(crate) period: Option<u64>,
     pub(crate) values: Values<'a>,
-    /// Its stack, the innermost first, with marks of what is the kernel's.
+    /// Its stack, the innermost first, with marks where the kernel's part begins.
     pub(crate) chain: Option<Words<'a>>,
     branches: Words<'a>,
 }
@@ -219,7 +218,7 @@ impl Words<'_> {
     }
 }
 
-/// What is left of a record.
+/// The unread rest of a record.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -1,4 +1,4 @@
-//! Cuts what was read into blocks of equal time, and makes a recording of it.
+//! Cuts samples into blocks of equal time, and makes a recording of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use netplumb_instruments::samples::context;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of, Quantity, QuantityId};
+use netplumb_model::quantity::{FigureKey, Quantity, QuantityId, Subject};
 use netplumb_model::recording::{Arm, Block, Ledger, Node, NodeId, Recording, Total, env};
 use netplumb_model::samples::{Sample, Samples};
 use netplumb_model::timing::{CPU_TIME, PERIOD};
 
 use crate::events::{Event, SAMPLES};
 use crate::frames::Once;
-use crate::gather::{Gathered, Taken};
-use crate::names::{Named, Symbols, names};
+use crate::gather::{Gathered, RawSample};
+use crate::names::{NamedFunctions, Symbols, names};
 use crate::{ImportError, Options};
 
 /// Keys of the environment.
@@ -55,7 +55,7 @@ pub(crate) fn recording(
         nameless.count(samples, &all, &named);
     }
     losses(&mut recording, &all, &named, &nameless);
-    let window = Window::of(&events, options.blocks);
+    let window = Window::from_events(&events, options.blocks);
     for number in 0..window.blocks {
         recording.blocks.push(Block {
             arm: 0,
@@ -75,7 +75,7 @@ pub(crate) fn recording(
             add(&mut recording, &event, samples, &tree, window);
         }
     }
-    // As a file has them.
+    // In a file's order.
     recording.samples.sort_by_key(|s| (s.block, s.quantity));
     recording.costs.sort_by_key(|c| (c.block, c.quantity));
     Ok(recording)
@@ -90,7 +90,7 @@ struct Window {
 }
 
 impl Window {
-    fn of(events: &[(Event, Vec<Taken>)], blocks: u32) -> Window {
+    fn from_events(events: &[(Event, Vec<RawSample>)], blocks: u32) -> Window {
         let times = || events.iter().flat_map(|(_, all)| all.iter().map(|s| s.time_ns));
         let begin_ns = times().min().unwrap_or_default();
         let end_ns = times().max().unwrap_or_default();
@@ -119,7 +119,7 @@ struct Tree {
 }
 
 /// The tree of functions: several places may be in one.
-fn tree(recording: &mut Recording, all: &Gathered, named: &Named) -> Tree {
+fn tree(recording: &mut Recording, all: &Gathered, named: &NamedFunctions) -> Tree {
     let mut known: Once<Node> = Once::default();
     let mut nodes: Vec<NodeId> = Vec::with_capacity(all.nodes.len());
     for node in &all.nodes {
@@ -138,7 +138,7 @@ fn tree(recording: &mut Recording, all: &Gathered, named: &Named) -> Tree {
 /// The context of each node: by the innermost softirq or interrupt that it is in.
 fn contexts(recording: &Recording) -> Vec<Context> {
     let name = |node: &Node| recording.functions[node.function as usize].name.as_str();
-    // Few functions are those of interrupts, and few nodes are below them.
+    // Few functions handle interrupts, and few nodes are below them.
     let functions = recording.functions.iter();
     let interrupts: Vec<bool> =
         functions.map(|function| context(&[&function.name]) != Context::Task).collect();
@@ -172,7 +172,7 @@ fn contexts(recording: &Recording) -> Vec<Context> {
 fn add(
     recording: &mut Recording,
     event: &Event,
-    mut samples: Vec<Taken>,
+    mut samples: Vec<RawSample>,
     tree: &Tree,
     window: Window,
 ) {
@@ -183,7 +183,7 @@ fn add(
     if let Some(period) = event.fixed
         && recording.quantities[quantity as usize].unit == CPU_TIME.unit
     {
-        recording.add(Of::Run, &PERIOD, Item::ONLY, period as f64);
+        recording.add(Subject::Run, &PERIOD, FigureKey::ONLY, period as f64);
     }
     samples.sort_by_key(|sample| sample.time_ns);
     let mut rest = samples.as_slice();
@@ -197,9 +197,9 @@ fn add(
         rest = later;
         let mut total = Total { quantity, kernel: 0, user: 0 };
         let threads = &recording.threads;
-        let context = |sample: &Taken| tree.contexts[sample.node as usize];
+        let context = |sample: &RawSample| tree.contexts[sample.node as usize];
         // A CPU that idles may be interrupted, and that is work.
-        let idles = |sample: &Taken| {
+        let idles = |sample: &RawSample| {
             threads[sample.thread as usize].tid == 0 && context(sample) == Context::Task
         };
         for sample in of_block.iter().filter(|sample| !idles(sample)) {
@@ -217,7 +217,7 @@ fn add(
                 node: tree.nodes[sample.node as usize],
                 thread: sample.thread,
                 cpu: sample.cpu,
-                // Idling is no work: shares are of the time that CPUs were busy.
+                // Idling is not work: shares are of the time that CPUs were busy.
                 direction: match idles {
                     true => Direction::Other,
                     false => Direction::Run,
@@ -248,7 +248,7 @@ fn add_quantity(recording: &mut Recording, mut quantity: Quantity) -> QuantityId
     recording.quantity_of(&quantity)
 }
 
-fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &str) {
+fn environment(recording: &mut Recording, all: &Gathered, named: &NamedFunctions, name: &str) {
     let facts = &all.facts;
     let text = |text: Option<&str>| text.map(String::from);
     let sampled = all.events.iter().filter(|(_, samples)| !samples.is_empty());
@@ -284,7 +284,7 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
 }
 
 /// How many of the programs' files were there.
-fn files(named: &Named) -> String {
+fn files(named: &NamedFunctions) -> String {
     let (missing, changed) = (named.missing, named.changed);
     format!("{} found, {missing} not here, {changed} changed", named.found)
 }
@@ -297,7 +297,7 @@ struct Nameless {
 }
 
 impl Nameless {
-    fn count(&mut self, samples: &[Taken], all: &Gathered, named: &Named) {
+    fn count(&mut self, samples: &[RawSample], all: &Gathered, named: &NamedFunctions) {
         for sample in samples {
             let frame = all.nodes[sample.node as usize].frame;
             if named.nameless[frame as usize] {
@@ -310,7 +310,7 @@ impl Nameless {
     }
 }
 
-fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &Nameless) {
+fn losses(recording: &mut Recording, all: &Gathered, named: &NamedFunctions, nameless: &Nameless) {
     let (facts, counts) = (&all.facts, &all.counts);
     let cut = u64::from(facts.cut);
     let kernel = match named.kernel {

@@ -1,5 +1,4 @@
-//! What processes had mapped, and what their threads were called, as a file's records say one
-//! after the other.
+//! What processes had mapped, and their threads' names, by a file's records one after the other.
 
 use std::rc::Rc;
 
@@ -69,7 +68,7 @@ impl Spaces {
         let space = self.all.entry(pid).or_default();
         space.version = self.versions;
         let mappings = Rc::make_mut(&mut space.mappings);
-        // The new one goes over what was there.
+        // The new one replaces older ones.
         let first = mappings.partition_point(|old| old.end <= new.start);
         let last = mappings.partition_point(|old| old.start < new.end).max(first);
         let cut: Vec<Mapping> = mappings[first..last].to_vec();
@@ -155,7 +154,7 @@ pub(crate) struct Threads {
     /// Names that were met.
     names: Vec<String>,
     by_name: FxHashMap<String, u32>,
-    /// By thread.
+    /// The current name, by thread.
     now: FxHashMap<i32, u32>,
     all: FxHashMap<(i32, i32, u32), ThreadId>,
     rows: Vec<Thread>,
@@ -226,8 +225,8 @@ mod tests {
         Mapping { start, end, offset: 0, file, made: false }
     }
 
-    /// Check that a mapping goes over what was there, whose ends stay, and that a process has what
-    /// its parent had when it was forked.
+    /// Check that a mapping replaces older ones, whose ends stay, and that a process has its
+    /// parent's mappings at the fork.
     #[test]
     fn mappings() {
         let mut spaces = Spaces::default();
@@ -255,7 +254,7 @@ mod tests {
         assert_eq!(at(&spaces, 1, 0x3001), None);
     }
 
-    /// Check that a process keeps what it has mapped until its last thread ends, whichever that is.
+    /// Check that a process keeps its mappings until its last thread ends, whichever that is.
     #[test]
     fn threads_end() {
         let mut spaces = Spaces::default();
@@ -267,13 +266,13 @@ mod tests {
         assert!(spaces.at(1, 0x1000).is_some());
         assert!(spaces.ended(1, 2));
         assert!(spaces.at(1, 0x1000).is_none());
-        // Another process has the number, of which nothing said that it began.
+        // Another process has the number, and no record announced its start.
         spaces.map(1, mapping(0x1000, 0x5000, 0));
         assert!(!spaces.ended(1, 7) && spaces.ended(1, 1));
     }
 
-    /// Check that threads have the name of the one that started them until they get their own, and
-    /// that a new name is another row.
+    /// Check that threads have their creator's name until they get their own, and that a new name
+    /// is another row.
     #[test]
     fn names() {
         let mut threads = Threads::default();

@@ -1,9 +1,9 @@
 //! The records of a perf.data file, from its begin to its end: of a stream, as `perf record -o -`
 //! writes it, of a file with a table of contents, or of one that was cut short.
 //!
-//! Here are the checks of what comes from elsewhere: no length is believed that the file doesn't
-//! have, and only records are passed on that are used and make sense. Layouts are those of
-//! tools/perf/Documentation/perf.data-file-format.txt and include/uapi/linux/perf_event.h.
+//! Input is checked here: no length beyond the file is believed, and only records that are used and
+//! make sense are passed on. Layouts are from tools/perf/Documentation/perf.data-file-format.txt
+//! and include/uapi/linux/perf_event.h.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -11,7 +11,8 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use crate::attributes::Attributes;
 use crate::bytes::{u32_at, u64_at};
 use crate::facts::Facts;
-use crate::records::{HEADER, Index, PIPE_HEADER, Records, header, parts};
+use crate::header::{HEADER, PIPE_HEADER, header, parts};
+use crate::records::{Index, Records};
 use crate::unpack::Unpacker;
 use crate::{Wrong, fill};
 
@@ -56,7 +57,7 @@ const MAX_EVENTS: u64 = 4096;
 const MIN_ATTR: usize = 64;
 /// The least that a mapping, a fork and the like have.
 const MIN_BODY: usize = 8;
-/// Where the size of a build ID is in a MMAP2, and the bit of `misc` that says there is one.
+/// Where the size of a build ID is in a MMAP2, and the bit of `misc` that marks one.
 const MMAP2_BUILD_ID_SIZE: usize = 32;
 const MISC_BUILD_ID: u16 = 1 << 14;
 const BUILD_ID_BYTES: u8 = 20;
@@ -85,7 +86,7 @@ struct Section {
 }
 
 impl Section {
-    fn of(header: &[u8], at: usize) -> Section {
+    fn parse(header: &[u8], at: usize) -> Section {
         Section { offset: u64_at(header, at), bytes: u64_at(header, at + 8) }
     }
 
@@ -158,7 +159,7 @@ impl Stream {
     /// Read what a file's header points to.
     fn contents(&mut self, header: &[u8; FILE_HEADER], bytes: u64) -> Result<(), Wrong> {
         let attr_bytes = u64_at(header, 16);
-        let (attrs, data) = (Section::of(header, 24), Section::of(header, 40));
+        let (attrs, data) = (Section::parse(header, 24), Section::parse(header, 40));
         self.attributes(attrs, attr_bytes, bytes)?;
         if data.offset < FILE_HEADER as u64 || data.offset > bytes {
             return Err(Wrong::Damaged("its data is beyond its end".into()));
@@ -202,7 +203,7 @@ impl Stream {
             if !(MIN_ATTR..=room).contains(&size) {
                 return damaged("an event has no valid size");
             }
-            let ids = Section::of(&entry, room);
+            let ids = Section::parse(&entry, room);
             let most = (MAX_RECORD - HEADER - size) as u64 / 8 * 8;
             let ids_bytes = ids.bytes.min(most) / 8 * 8;
             if ids.end().is_none_or(|end| end > bytes) {
@@ -228,7 +229,7 @@ impl Stream {
             let mut entry = [0; 16];
             self.source.seek(SeekFrom::Start(at))?;
             self.source.read_exact(&mut entry)?;
-            let section = Section::of(&entry, 0);
+            let section = Section::parse(&entry, 0);
             let feature = *feature as u32;
             if !Facts::reads(feature) || section.bytes > MAX_FEATURE_BYTES {
                 continue;
@@ -261,7 +262,7 @@ impl Stream {
         }
         let attributes = match self.attributes {
             Some(attributes) => attributes,
-            None => Attributes::of(&self.head)?,
+            None => Attributes::parse(&self.head)?,
         };
         let records = self.index.sorted(self.source.into_inner(), attributes)?;
         Ok((self.facts, records))
@@ -273,7 +274,7 @@ impl Stream {
             match self.next() {
                 Ok(true) => {}
                 Ok(false) => break,
-                // What there is until then is kept.
+                // Data until the error is kept.
                 Err(Wrong::Io(error)) => {
                     self.stop(&error.to_string());
                     break;
@@ -301,7 +302,7 @@ impl Stream {
     ) -> Result<bool, Wrong> {
         let attributes = match &mut self.attributes {
             Some(attributes) => attributes,
-            none => none.insert(Attributes::of(&self.head)?),
+            none => none.insert(Attributes::parse(&self.head)?),
         };
         if self.index.is_full() {
             self.stop("more records than a recording can have");
@@ -447,7 +448,7 @@ impl Stream {
         Ok(unpacked && more)
     }
 
-    /// Unpack what the decoder holds back until it is told that there is no more.
+    /// Unpack what the decoder holds back until the end of its input.
     fn unpack_rest(&mut self) -> Result<(), Wrong> {
         if let Some(mut unpacker) = self.unpacker.take() {
             unpacker.finish();

@@ -6,18 +6,18 @@ use ruzstd::decoding::FrameDecoder;
 
 /// The window of `zstd -22`.
 const MAX_WINDOW_BYTES: u64 = 128 << 20;
-/// An empty block, the last one, and a checksum: perf never ends what it compresses.
+/// An empty block, the last one, and a checksum: perf never ends its compressed data.
 const LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 /// Bytes that are unpacked at once.
 const STEP_BYTES: usize = 1 << 17;
 /// The most that one record is taken to be unpacked: 500 times its own size.
 const MAX_RECORD_BYTES: usize = 32 << 20;
 
-/// Unpacks one record after the other: what is compressed goes on from one to the next.
+/// Unpacks one record after the other: compressed data continues from one to the next.
 pub(crate) struct Unpacker {
     decoder: FrameDecoder,
     packed: Vec<u8>,
-    /// What was unpacked, and not taken yet.
+    /// Unpacked data, not taken yet.
     pub(crate) records: Vec<u8>,
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Check that what was compressed in one piece, or in two, is unpacked whole from pieces of any
+    /// Check that data compressed in one piece, or in two, is unpacked whole from pieces of any
     /// size, also without its last block, and that anything else is refused.
     #[test]
     fn in_pieces() {
@@ -127,7 +127,7 @@ mod tests {
         assert!(!Unpacker::default().unpack(b"no such thing, but long enough"));
     }
 
-    /// Check that a record that says little, many times, is refused before it fills the memory.
+    /// Check that a small record repeated many times is refused before it fills the memory.
     #[test]
     fn what_grows_too_large() {
         // RFC 8878: magic number, no checksum or content size, a window of 1 MB; then blocks of one

@@ -13,18 +13,18 @@ mod tree;
 
 use std::sync::atomic::AtomicBool;
 
+use netplumb_model::calls::TIMED_QUANTITIES;
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::TimingSpec;
-use netplumb_model::trace::TIMED_QUANTITIES;
 
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers, in_guest};
 use crate::live::{Live, LiveError};
 pub use tracer::recover;
 
-/// The instrument.
+/// Traces single calls by function_graph.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]

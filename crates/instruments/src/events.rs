@@ -6,8 +6,8 @@
 //! and how long it was counted stands beside it.
 //!
 //! `resolve.rs` finds out what names mean on this kernel, `counting.rs` counts, `calls.rs` counts calls by
-//! trampolines, `tasks.rs` tells tasks apart, `callers.rs` counts by who causes an event, `reasons.rs` says why
-//! something can't be counted, and `map.rs` tries all events there are.
+//! trampolines, `tasks.rs` counts by task, `callers.rs` counts by who causes an event, `reasons.rs` explains
+//! why something can't be counted, and `map.rs` tries all events.
 
 mod callers;
 mod calls;
@@ -30,10 +30,10 @@ use netplumb_model::timing::TimingSpec;
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
-pub use map::{Extent, Found, map};
+pub use map::{EventSupport, Extent, map};
 pub use uprobe::has_function;
 
-/// The instrument.
+/// Counts events of perf, tracepoints and functions.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]

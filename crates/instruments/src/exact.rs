@@ -5,6 +5,12 @@
 //! calls and returns kept their addresses; [`Accountant`] makes costs of it.
 //! What is counted is instructions, not time: there are no caches, no branch
 //! prediction and no contention in it.
+//!
+//! `account.rs` and its directory follow control flow, `account/trace.rs` passes calls to `trace.rs`,
+//! `account/instructions.rs` counts single instructions; `sample.rs` draws samples, `interrupts.rs` finds where a
+//! timer would have taken them. Registers of traced calls are read by plugins/qemu/values.c; prototypes for them are
+//! in `netplumb_engine`'s `prototypes.rs`. What differs between architectures is a `struct arch` of the
+//! plugin (plugins/qemu/arch_*.c).
 
 mod account;
 mod block;
@@ -21,7 +27,7 @@ mod user;
 mod window;
 
 pub use crate::image::{
-    Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_file,
+    FileLine, Image, ImageError, ImageFunction, Images, Lines, LinesError, build_id, debug_file,
     debug_link, debug_link_checksum, has_lines, inlined_into, lines, listed, loss_of, page_hash,
     prototypes, readable,
 };
@@ -35,7 +41,7 @@ pub use trace::{
 };
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
 pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
-pub use window::{Counted, RanCode, Sampled, SampledCost, Window, WithInterruptsOff};
+pub use window::{CountedCost, RanCode, Sampled, SampledCost, Window, WithInterruptsOff};
 
 use std::sync::atomic::AtomicBool;
 
@@ -49,7 +55,7 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
-/// The instrument.
+/// Kernel instructions of a guest, by function and calling context.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]

@@ -42,7 +42,7 @@ use crate::instrument::{Instrument, Layers, in_guest};
 use crate::live::{self, Live, LiveError};
 use calibrate::Bench;
 use instances::{Boundaries, Maker};
-use ladder::{Climb, Probes};
+use ladder::{Climb, Probes, explain};
 use layout::loss;
 use object::Templates;
 use runtime::{Memory, Shape};
@@ -50,7 +50,7 @@ use select::Symbols;
 use tree::Tree;
 use types::Types;
 
-/// The instrument.
+/// Times functions of the running kernel.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]
@@ -141,9 +141,12 @@ impl Functions {
                 .into(),
         })?;
         let chosen = select::choose(&spec.selection, &types, &Symbols::load(), layer)?;
-        let mut attached =
-            Attached { refused: chosen.refused, shed: chosen.shed, ..Default::default() };
-        // Those of the calibration come last.
+        let mut attached = Attached {
+            refused: chosen.refused,
+            over_budget: chosen.over_budget,
+            ..Default::default()
+        };
+        // The calibration's numbers come last.
         let numbers = chosen.functions.len() as u32 + calibrate::FUNCTIONS;
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
         let shape = Shape::new(cpus, numbers);
@@ -220,16 +223,16 @@ impl Functions {
     fn keep_to(&mut self, max_share: f64, window: &Window) {
         for function in budget::excess(max_share, &self.attached, window) {
             let at = function as usize;
-            // A probe's misses are removed with it: those of this window are counted already.
+            // A probe's misses go with it; this window's are counted already.
             if self.probes.give_up(at, &self.maker) {
                 let name = self.attached.functions[at].name.clone();
-                self.attached.shed.push(name);
+                self.attached.over_budget.push(name);
             }
         }
     }
 
     /// Traces of the first packets, unless they have been read already.
-    fn told(&mut self) -> Result<Vec<Step>, LiveError> {
+    fn first_traces(&mut self) -> Result<Vec<Step>, LiveError> {
         if self.packets == 0 {
             return Ok(Vec::new());
         }
@@ -239,18 +242,18 @@ impl Functions {
             source: Box::new(e),
         })?;
         let (tree, memory, attached) = (&mut self.tree, &self.memory, &self.attached);
-        let mut told = steps::steps(raw, self.packets, |id| {
-            let node = tree.told(memory, id)?.clone();
+        let mut steps = steps::steps(raw, self.packets, |id| {
+            let node = tree.node(memory, id)?.clone();
             let name = attached.functions[node.function as usize].name.clone();
             Some((node, name))
         });
-        let count = told.last().map_or(0, |s| s.packet + 1);
-        for step in &mut told {
+        let count = steps.last().map_or(0, |s| s.packet + 1);
+        for step in &mut steps {
             step.packet += self.packets_told;
         }
         self.packets -= count.min(self.packets);
         self.packets_told += count;
-        Ok(told)
+        Ok(steps)
     }
 
     fn lost(&self) -> Lost {
@@ -322,21 +325,6 @@ impl Functions {
     }
 }
 
-/// Why one function is not timed.
-fn explain(error: &std::io::Error) -> String {
-    match error.raw_os_error() {
-        Some(netplumb_sys::errno::ENOTSUPP) => {
-            "more arguments than the kernel can pass to a probe (six on most kernels)".into()
-        }
-        Some(libc::EPERM) => "probes on functions are not permitted (lockdown?)".into(),
-        Some(libc::EBUSY) => "in use by another tracer".into(),
-        Some(libc::EMFILE | libc::ENFILE) => {
-            "too many open files: raise `ulimit -n`, or use a smaller --max-functions".into()
-        }
-        _ => error.to_string(),
-    }
-}
-
 /// Why nothing is timed.
 fn nothing(error: Option<std::io::Error>) -> LiveError {
     match error {
@@ -393,10 +381,10 @@ impl Live for Functions {
     fn close(&mut self) -> Result<Window, LiveError> {
         let duration_ns = self.opened.elapsed().as_nanos() as u64;
         let seen = self.tree.close(&self.memory);
-        let told = self.told()?;
+        let steps = self.first_traces()?;
         let mut window = Window {
             duration_ns,
-            steps: told,
+            steps,
             losses: self.losses(seen.lost_calls),
             ledger: seen.ledger(&self.attached),
             nodes: seen.nodes,

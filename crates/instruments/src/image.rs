@@ -1,13 +1,14 @@
 //! The files that user code comes from.
 //!
-//! A block of user code is known by its page: the plugin reports a hash of it, and
-//! the files that a command can run are at hand, so their pages can be hashed as
-//! well. That says which file and where in it, whatever process runs it and at
-//! which address. Where several files have such a page, its page frame says which
-//! of them it is: the guest's agent reports the frames of these pages in its cache,
-//! where they stay, since the files are in its memory.
+//! A block of user code is known by its page: the plugin reports a hash of it, and the
+//! files that a command can run are at hand, so their pages can be hashed, too. The
+//! hash identifies the file and the place in it, whatever process runs it and at which
+//! address. Where several files have such a page, its page frame decides: the guest's
+//! agent reports the frames of these pages in its cache, where they stay, since the
+//! files are in its memory.
 
 mod debug;
+mod dwarf;
 mod elf;
 mod find;
 mod functions;
@@ -16,13 +17,12 @@ mod names;
 mod relocated;
 
 pub use debug::debug_file;
+pub use dwarf::{LinesError, debug_link, debug_link_checksum, has_lines};
 pub use elf::{ImageError, build_id};
-pub use find::{Finder, Found};
+pub use find::{FileFunction, Finder};
 pub(crate) use functions::inlined_in_words;
 pub use functions::{inlined_into, listed, prototypes};
-pub use lines::{
-    Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines, loss_of,
-};
+pub use lines::{FileLine, Lines, lines, loss_of};
 pub use names::readable;
 pub(crate) use names::{at_address, is_at_address};
 pub use relocated::relocated;
@@ -34,12 +34,12 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// EXACT_HASH_FACTOR of plugins/qemu/exact.h.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A function of a file, by the addresses that the file itself speaks of.
+/// A function of a file, by the file's own addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageFunction {
     /// Its first byte.
     pub start: u64,
-    /// The byte after its last.
+    /// The address after its last byte.
     pub end: u64,
     /// Its symbol, as the file has it.
     pub name: String,
@@ -50,7 +50,7 @@ pub struct ImageFunction {
 pub struct Segment {
     /// Where in the file it begins.
     pub offset: u64,
-    /// Its address, as the file itself speaks of it.
+    /// Its address in the file's own terms.
     pub address: u64,
     /// How much of it is in the file.
     pub size_bytes: u64,
@@ -61,14 +61,14 @@ pub struct Segment {
 pub struct Image {
     /// The file's name.
     pub name: String,
-    /// Where it starts if it is a program. Linkers give libraries one too, that is none:
-    /// the beginning of their code.
+    /// Where it starts if it is a program. Linkers give libraries one, too: the
+    /// beginning of their code.
     pub entry: u64,
     /// Whether it is a program: not a library, nor what loads these.
     pub program: bool,
     /// By address, none over another.
     pub functions: Vec<ImageFunction>,
-    /// Those with code.
+    /// Segments with code.
     pub segments: Vec<Segment>,
 }
 
@@ -76,12 +76,12 @@ impl Image {
     /// Read an ELF file, called `name`; `debug` is a file with its symbols, if there is one.
     ///
     /// # Errors
-    /// It is no ELF file, or makes no sense.
+    /// It is not an ELF file, or damaged.
     pub fn read(name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<Image, ImageError> {
         elf::image(name, file, debug)
     }
 
-    /// The address of what is at an offset of the file, if code is there.
+    /// The address of the code at an offset of the file, if code is there.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         address_of(&self.segments, offset)
     }
@@ -100,7 +100,7 @@ impl Image {
     }
 }
 
-/// The address of what is at an offset of a file, if code is there.
+/// The address of the code at an offset of a file, if code is there.
 fn address_of(segments: &[Segment], offset: u64) -> Option<u64> {
     let within = |segment: &&Segment| {
         (segment.offset..segment.offset.saturating_add(segment.size_bytes)).contains(&offset)
@@ -129,7 +129,7 @@ pub(crate) fn code_at(file: &[u8], offset: u64) -> bool {
     let Ok(elf) = elf::Elf::parse(file) else {
         return false;
     };
-    // Segments that are executed may have headers as well, which only sections tell from code.
+    // Executable segments may have headers, too, which only sections separate from code.
     let sections = elf::code(&elf);
     let address = address_of(&elf::segments(&elf), offset);
     address.is_some_and(|address| {
@@ -161,9 +161,9 @@ pub struct Images {
     images: Vec<Image>,
     /// By hash: images with such a page, and its address in them.
     pages: FxHashMap<u64, Vec<(u32, u64)>>,
-    /// By page frame, where hashes do not tell: which page of which image it is.
+    /// By page frame, where hashes are ambiguous: the image, and its page.
     frames: FxHashMap<u32, (u32, u64)>,
-    /// Places seen; the last first found again.
+    /// Places that were found, for the next look-up.
     places: Vec<Place>,
 }
 
@@ -172,7 +172,7 @@ impl Images {
     /// is one.
     ///
     /// # Errors
-    /// It is no ELF file, or makes no sense.
+    /// It is not an ELF file, or damaged.
     pub fn add(&mut self, name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<(), ImageError> {
         let image = Image::read(name, file, debug)?;
         let pages = elf::pages(name, file)?;
@@ -199,8 +199,8 @@ impl Images {
         &self.images
     }
 
-    /// Pages that the hash does not identify, since others are equal: of which image, and their
-    /// offsets in its file.
+    /// Pages that the hash does not identify, since others are equal: image, and offset in its
+    /// file.
     pub fn equal_pages(&self) -> Vec<(u32, u64)> {
         let equal = self.pages.values().filter(|pages| pages.len() > 1);
         let offset = |&(image, page): &(u32, u64)| {
@@ -241,8 +241,8 @@ impl Images {
         let of = |&(image, at): &(u32, u64)| Place { image, bias: start.wrapping_sub(at) };
         let found = self.pages.get(&page.hash)?;
         let framed = self.frames.get(&page.frame).filter(|at| found.contains(at));
-        // One page may be in several files; what lies beside code that is known
-        // already is of its file.
+        // One page may be in several files; code beside already known code is in the
+        // same file.
         let known = || found.iter().map(of).find(|p| self.places.contains(p));
         let place = framed.map(of).or_else(known);
         let place = place.or_else(|| found.first().map(of))?;
@@ -302,8 +302,8 @@ mod tests {
         assert_eq!((first.image, first.bias, guessed), (0, 0, true));
     }
 
-    /// Check that equal pages are told apart by their frames, also where the files take each
-    /// other's place at an address, and that a frame with other content says nothing.
+    /// Check that equal pages are distinguished by their frames, also where the files take
+    /// each other's place at an address, and that a frame with other content is ignored.
     #[test]
     fn frames() {
         let image = Image {

@@ -22,8 +22,7 @@ pub trait Instrument: Debug + Sync {
     /// What it measures, in a line.
     fn about(&self) -> &'static str;
 
-    /// Its name in commands, files and recordings: that of the instrument that its quantities
-    /// are declared for.
+    /// Its name in commands, files and recordings, as declared with its quantities.
     fn name(&self) -> &'static str {
         self.quantities().first().map_or("", |first| first.instrument)
     }
@@ -67,7 +66,7 @@ pub(crate) fn in_guest(what: &str, tried: &Tried<'_>) -> Availability {
     match tried.verdict("qemu-kvm") {
         Availability::No { reason, .. } => Availability::partly(
             detail,
-            format!("without KVM, times in a guest are those of QEMU's emulation: {reason}"),
+            format!("without KVM, times in a guest are times of QEMU's emulation: {reason}"),
             "compare such times only with each other, or use a machine with KVM",
         ),
         _ => Availability::yes(detail),

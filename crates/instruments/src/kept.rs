@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use netplumb_model::trace::CallCounts;
 
-/// Calls of which the total is remembered, for the median; of more, their number and sum.
+/// Calls whose totals are remembered, for the median; of more, their number and sum.
 const MAX_TOTALS: usize = 1 << 22;
 /// Steps of all calls that are kept in a window.
 const MAX_STEPS: usize = 1 << 22;
@@ -22,7 +22,7 @@ pub(crate) trait Call {
 
 /// The calls of a window.
 #[derive(Debug)]
-pub(crate) struct Kept<C> {
+pub(crate) struct KeptCalls<C> {
     /// How many there were so far.
     pub(crate) counts: CallCounts,
     /// Calls of whose total the spread knows nothing.
@@ -35,9 +35,9 @@ pub(crate) struct Kept<C> {
 }
 
 // Not derived: calls need no default.
-impl<C> Default for Kept<C> {
+impl<C> Default for KeptCalls<C> {
     fn default() -> Self {
-        Kept {
+        KeptCalls {
             counts: CallCounts::default(),
             unranked: 0,
             totals: Vec::new(),
@@ -48,7 +48,7 @@ impl<C> Default for Kept<C> {
     }
 }
 
-impl<C: Call> Kept<C> {
+impl<C: Call> KeptCalls<C> {
     /// A call has ended, whether or not it is kept.
     pub(crate) fn ended(&mut self, total: u64) {
         self.counts.sum += total;
@@ -86,7 +86,7 @@ impl<C: Call> Kept<C> {
 
     /// All counts, and the calls that were kept, in the order in which they began.
     pub(crate) fn end(self) -> (CallCounts, Vec<C>) {
-        let Kept { mut counts, mut totals, first, most, .. } = self;
+        let KeptCalls { mut counts, mut totals, first, most, .. } = self;
         totals.sort_unstable();
         let at = |percent: usize| {
             let rank = (totals.len() * percent).div_ceil(100).max(1);

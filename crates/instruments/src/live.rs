@@ -9,7 +9,7 @@ use netplumb_model::quantity::Figure;
 use netplumb_model::timing::{Attached, Met, Window};
 use netplumb_sys::bpf::BpfError;
 
-use crate::image::Line;
+use crate::image::FileLine;
 
 /// An error of an instrument.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum LiveError {
     CannotRun {
         /// What is missing, in a sentence.
         reason: String,
-        /// The remedy.
+        /// What to try instead, mostly a command.
         remedy: String,
     },
     /// Invalid arguments: an unknown function, an unsupported filter.
@@ -27,7 +27,7 @@ pub enum LiveError {
     Interrupted,
     /// A system call failed.
     System {
-        /// The operation.
+        /// What was tried, to follow "can't".
         doing: String,
         /// The system's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -91,7 +91,7 @@ pub(crate) fn go_on(cancel: &AtomicBool) -> Result<(), LiveError> {
     }
 }
 
-/// Losses from cause, count and meaning, without those of count 0.
+/// Losses from cause, count and meaning; counts of 0 are left out.
 pub(crate) fn losses<'a>(all: impl IntoIterator<Item = (&'a str, u64, &'a str)>) -> Vec<Loss> {
     all.into_iter()
         .filter(|(_, count, _)| *count > 0)
@@ -105,7 +105,7 @@ pub struct SourceLines {
     /// Paths of source files, by number.
     pub files: Vec<String>,
     /// Functions, with where each is defined: file and line.
-    pub functions: Vec<(Met, Option<Line>)>,
+    pub functions: Vec<(Met, Option<FileLine>)>,
     /// What lines cost.
     pub costs: Vec<WindowLine>,
     /// Lines that are not known, where others are.
@@ -121,8 +121,8 @@ pub struct WindowLine {
     pub window: u32,
     /// Index into [`SourceLines::functions`].
     pub function: u32,
-    /// The line.
-    pub line: Line,
+    /// Index into [`SourceLines::files`], and number.
+    pub line: FileLine,
     /// Its self cost, in the unit of the window's first costs.
     pub own: u64,
 }
@@ -147,8 +147,8 @@ pub trait Live: fmt::Debug {
         Ok(())
     }
 
-    /// How often [`Live::poll`] is to be called, if it has to be: where nothing else is to be done
-    /// meanwhile, calling it is work that would be measured.
+    /// How often to call [`Live::poll`]; none if it has nothing to do, since calling it is work
+    /// that would be measured.
     fn polled_every(&self) -> Option<Duration> {
         None
     }
@@ -181,7 +181,7 @@ pub trait Live: fmt::Debug {
     }
 
     /// Find the source lines of all windows, which may take seconds: when the last one is closed. It
-    /// is given up as soon as `go_on` says no.
+    /// stops as soon as `go_on` returns false.
     fn lines(&mut self, _go_on: &dyn Fn() -> bool) -> SourceLines {
         SourceLines::default()
     }

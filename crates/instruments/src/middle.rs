@@ -14,7 +14,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 
 impl Middle {
     /// The median of times with one-sided outliers: undetected interrupts.
-    pub(crate) fn of(mut times: Vec<f64>) -> Middle {
+    pub(crate) fn from_times(mut times: Vec<f64>) -> Middle {
         if times.is_empty() {
             return Middle::default();
         }
@@ -28,7 +28,7 @@ impl Middle {
     /// The same by a clock that ticks once in `tick_ns`. Where that is seldom, each time is a number of
     /// whole ticks, and so would the median be: it is the mean without the outliers.
     pub(crate) fn of_ticks(mut times: Vec<f64>, tick_ns: f64) -> Middle {
-        let middle = Middle::of(times.clone());
+        let middle = Middle::from_times(times.clone());
         if times.is_empty() || tick_ns <= 1.0 {
             return middle;
         }
@@ -42,7 +42,7 @@ impl Middle {
         let squares: f64 = times.iter().map(|time| (time - ns).powi(2)).sum();
         Middle {
             ns,
-            // Of ticks, more than half of which are alike, the notch says nothing.
+            // Where more than half of the ticks are equal, the notch is useless.
             doubt_ns: middle.doubt_ns.max(1.96 * squares.sqrt() / count),
         }
     }
@@ -57,14 +57,14 @@ mod tests {
     fn the_middle_is_robust() {
         let mut times = vec![100.0; 99];
         times.push(1e9);
-        assert_eq!(Middle::of(times), Middle { ns: 100.0, doubt_ns: 0.0 });
-        let scattered = Middle::of((0..101).map(f64::from).collect());
+        assert_eq!(Middle::from_times(times), Middle { ns: 100.0, doubt_ns: 0.0 });
+        let scattered = Middle::from_times((0..101).map(f64::from).collect());
         assert_eq!(scattered.ns, 50.0);
         assert!((scattered.doubt_ns - 1.57 * 50.0 / 101_f64.sqrt()).abs() < 1e-9);
     }
 
-    /// Check that times of 650 ns on a clock of 16 ns are found, which no reading says, and that an
-    /// interrupt is no part of them.
+    /// Check that times of 650 ns on a clock of 16 ns are found, which no reading shows, and that
+    /// an interrupt is not in them.
     #[test]
     fn ticks_are_averaged() {
         // 650 = 40 * 16 + 10: ten of sixteen places to begin at have one tick more.

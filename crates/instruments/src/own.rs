@@ -22,7 +22,7 @@ pub(crate) struct Totals {
 
 impl Programs {
     /// The loaded programs of an object.
-    pub(crate) fn of(object: &Object) -> Programs {
+    pub(crate) fn from_object(object: &Object) -> Programs {
         let loaded = object.progs().filter(|p| p.autoload());
         let fds = loaded.filter_map(|p| p.as_fd().try_clone_to_owned().ok());
         Programs(fds.collect())

@@ -28,7 +28,7 @@ use crate::live::{Live, LiveError};
 /// The name of the instrument.
 const RATES: &str = quantities::HANDLED.instrument;
 
-/// The instrument.
+/// Use of each CPU, and drops of frames.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]

@@ -15,7 +15,7 @@ pub(crate) struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
     /// The reasons of the running kernel.
-    pub(crate) fn of(btf: &Btf<'_>) -> Reasons {
+    pub(crate) fn from_btf(btf: &Btf<'_>) -> Reasons {
         let Some(names) = btf.type_by_name::<types::Enum<'_>>("skb_drop_reason") else {
             return Reasons::default();
         };

@@ -79,8 +79,8 @@ mod tests {
     fn those_of_no_running_kernel() {
         for name in ["exact", "rates", "wire", "sockets", "nothing"] {
             let spec = TimingSpec { instrument: name.into(), ..TimingSpec::default() };
-            let told = attach(&spec, &|_, _| None).unwrap_err().to_string();
-            assert!(told.contains(&format!("`{name}`")), "{told}");
+            let error = attach(&spec, &|_, _| None).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{name}`")), "{error}");
         }
     }
 }

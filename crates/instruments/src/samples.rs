@@ -1,15 +1,19 @@
 //! The `samples` instrument: where CPU time goes, by what each CPU does every so often.
 //!
 //! In a guest of the vm lab nothing is sampled: its samples are drawn on the host, from the stream
-//! that `exact` counts (`exact/sample.rs`), and are of instructions. What follows is of kernels
+//! that `exact` counts (`exact/sample.rs`), and are of instructions. The rest is about kernels
 //! that run natively.
 //!
-//! It is on any kernel that has perf's clock, and puts no probe on any packet. A sample
-//! stands for the time since the one before it. There is one sampler, for two uses: of work on
-//! packets (`packets.rs`), what is sampled while packets are handled is theirs, sent or received,
-//! and the rest has the name of the task, softirq or interrupt that it was; a profile
-//! (`profile.rs`) is of all work, or of that of a process, a cgroup or a command, in the kernel and
-//! in user mode.
+//! It is on any kernel that has perf's clock, and puts no probe on any packet. A sample stands for
+//! the time since the one before it. There is one sampler, for two uses: of work on packets
+//! (`packets.rs`), what is sampled while packets are handled is theirs, sent or received, and the
+//! rest has the name of the task, softirq or interrupt that it was; a profile (`profile.rs`) covers
+//! all work, or a process, a cgroup or a command, in the kernel and in user mode.
+//!
+//! `samples.bpf.c` takes samples and `sampler.rs` reads them; `event.rs` has what triggers one. User stacks:
+//! `spaces.rs` and `files.rs` find the file of an address, `jit.rs` reads names of code made at run time, `unwind.rs`
+//! walks stacks by the tables of `tables.rs`. `spans` and `events` take stacks at their events by `stack.h` and
+//! `whose.h`.
 
 mod arrived;
 mod event;
@@ -51,7 +55,7 @@ const SAMPLES: &str = CPU_TIME.instrument;
 /// The name of code that no symbol covers.
 const UNKNOWN: &str = "[unknown]";
 
-/// The instrument.
+/// Samples stacks by perf's clock or by cycles.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]

@@ -28,10 +28,9 @@ mod made {
     include!(concat!(env!("OUT_DIR"), "/single.rs"));
 }
 
-/// So many instructions less the probe costs in a call that is made within an RCU
-/// read section, where RCU is preemptible: the end of a section that is not the
-/// outermost need not look whether it was waited for (`__rcu_read_unlock`,
-/// kernel/rcu/tree_plugin.h; counted on x86-64).
+/// Instructions that the probe saves in a call within an RCU read section, where RCU is
+/// preemptible: the end of an inner section need not check whether it was waited for
+/// (`__rcu_read_unlock`, kernel/rcu/tree_plugin.h; counted on x86-64).
 pub const RCU_INSNS: u32 = 3;
 
 /// What the kernel itself calls on the way to a program: timing it would never
@@ -48,7 +47,7 @@ pub struct TimerError {
 
 impl fmt::Display for TimerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The alternate form is that with the causes.
+        // The alternate form has the causes.
         write!(f, "can't {} `{}`: {:#}", self.doing, self.function, self.source)
     }
 }
@@ -68,7 +67,7 @@ pub struct Times {
     pub total_ns: u64,
     /// The shortest, likewise; 0 if there were no calls.
     pub min_ns: u64,
-    /// Of the calls timed, those that were made within an RCU read section: see
+    /// How many of the timed calls were made within an RCU read section: see
     /// [`RCU_INSNS`].
     pub in_rcu: u64,
     /// Calls that could not be timed, or may have been timed wrongly: entered
@@ -108,8 +107,8 @@ impl FunctionTimer {
     /// Start to time `function`, of the kernel or of a module that is loaded.
     ///
     /// # Errors
-    /// There is no such function, it can't be traced, or this kernel or user may
-    /// not trace.
+    /// The function is unknown, it can't be traced, or this kernel or user may not
+    /// trace.
     pub fn attach(function: &str) -> Result<Self, TimerError> {
         let failed = |doing| {
             move |source: BpfError| TimerError {
@@ -189,9 +188,9 @@ impl FunctionTimer {
         Ok(times)
     }
 
-    /// Runs of either program that the kernel left out, since that program was
-    /// under way on the same CPU. One means that an entry and an exit may have
-    /// been paired wrongly.
+    /// Runs of either program that the kernel skipped, since that program was under way
+    /// on the same CPU. One means that an entry and an exit may have been paired
+    /// wrongly.
     fn misses(&self) -> Result<u64, TimerError> {
         let mut misses = 0;
         for program in self.object.progs() {

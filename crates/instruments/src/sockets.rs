@@ -14,7 +14,7 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
-/// The instrument.
+/// Two hosts that are namespaces of this machine, by its clock.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]

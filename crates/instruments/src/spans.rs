@@ -7,6 +7,9 @@
 //!
 //! `plan.rs` finds out what events are on this kernel and what they are about, `attached.rs` has the
 //! programs and their maps, `window.rs` what a window is made of.
+//!
+//! The programs are in `spans.bpf.c`. Presets, and which stages are work or a wait, are in `netplumb_model::spans`;
+//! `stages` uses the same histogram (crates/sys/bpf/times.h).
 
 mod attached;
 mod layout;
@@ -25,7 +28,7 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers, in_guest};
 use crate::live::{Live, LiveError};
 
-/// The instrument.
+/// Times events of the running kernel against each other.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]
@@ -42,7 +45,7 @@ impl Instrument for Declaration {
 
     fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
         if lab == Lab::Vm {
-            return in_guest("tracepoints, functions, and those of a command", tried);
+            return in_guest("tracepoints, and functions of the kernel and of a command", tried);
         }
         tried.any(&[(&["raw-tp"], "by tracepoints; see `plumb doctor --events` for each")])
     }

@@ -6,7 +6,7 @@
 //! IP, direction and stage. A packet's stages add up to its total, since each begins
 //! where the one before it ended; what none explains is the stage `unaccounted`.
 //!
-//! docs/guide/stages.md says what each stage is.
+//! docs/guide/stages.md describes each stage.
 
 mod assemble;
 mod cost;
@@ -37,7 +37,7 @@ use netplumb_model::timing::{
 use netplumb_sys::bpf::{self, types};
 use netplumb_sys::plain::Plain;
 
-use self::counted::Counted;
+use self::counted::StageCounts;
 use self::hooks::Hooks;
 use self::layout::{PROTOS, StepEvent, WindowState};
 use self::maps::{Half, Maps};
@@ -54,7 +54,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stages.bpf.o"))
 
 /// The name of the instrument.
 const STAGES: &str = STAGE_TIME.instrument;
-/// Prefix of the programs' names, before that of the tracepoint.
+/// Prefix of the programs' names, before the tracepoint's.
 const PREFIX: &str = "stages_";
 /// Without these no packet can be followed.
 const NEEDED: &[&str] = &["net_dev_start_xmit", "net_dev_xmit", "netif_receive_skb"];
@@ -82,7 +82,7 @@ fn meaning(tracepoint: &str) -> &'static str {
     }
 }
 
-/// The instrument.
+/// Times packets between tracepoints.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 #[derive(Debug)]
@@ -156,7 +156,7 @@ struct Opened {
     /// When packets were followed first, by the programs' clock.
     since_ns: u64,
     totals: Totals,
-    before: Counted,
+    before: StageCounts,
     own: Own,
 }
 
@@ -203,7 +203,8 @@ impl Stages {
         open.set_constants(config.bytes()).map_err(LiveError::programs(STAGES))?;
         live::go_on(cancel)?;
         let object = open.load().map_err(LiveError::programs(STAGES))?;
-        let maps = Maps::of(&object).map_err(LiveError::system("find the maps of `stages`"))?;
+        let maps =
+            Maps::from_object(&object).map_err(LiveError::system("find the maps of `stages`"))?;
         let mut hooks = Hooks::default();
         let mut run_ns = None;
         for program in object.progs_mut() {
@@ -241,7 +242,7 @@ impl Stages {
         if let Some(run_ns) = run_ns {
             (attached.facts).insert("stages.run_ns".into(), format!("{run_ns:.1}"));
         }
-        let kernel = Arc::new(Kernel { maps, programs: Programs::of(&object) });
+        let kernel = Arc::new(Kernel { maps, programs: Programs::from_object(&object) });
         let mut went = None;
         let following = match spec.selection.max_overhead {
             None => Following::Always(hooks),
@@ -261,7 +262,7 @@ impl Stages {
         attached.attach_ns = nanoseconds(begun.elapsed());
         Ok(Stages {
             attached,
-            reasons: Reasons::of(&btf),
+            reasons: Reasons::from_btf(&btf),
             following,
             kernel,
             opened: None,
@@ -304,11 +305,11 @@ impl Stages {
         let seen = maps.take_times(was)?;
         window.stages = assemble::stages(&seen, &own.since(&opened.own));
         opened.own = own;
-        let now = Counted::read(maps)?;
+        let now = StageCounts::read(maps)?;
         let seen = now.since(&opened.before);
         opened.before = now;
         window.ledger = seen.ledger;
-        window.losses = assemble::told(&seen.losses);
+        window.losses = assemble::described_losses(&seen.losses);
         for ((proto, reason), count) in seen.drops {
             if let Some(proto) = PROTOS.get(proto as usize) {
                 let name = format!("{proto} {}", self.reasons.name(reason));
@@ -362,10 +363,10 @@ impl Stages {
                     return Err(error);
                 }
                 let stop = Arc::new(Stop::default());
-                let told = Arc::clone(&stop);
+                let stopped = Arc::clone(&stop);
                 let thread = std::thread::Builder::new().name("plumb-pauses".into());
                 let thread = thread.spawn(move || {
-                    let went = pauser.window(&told);
+                    let went = pauser.window(&stopped);
                     (pauser, went)
                 })?;
                 self.following = Following::Working(stop, thread);
@@ -426,7 +427,7 @@ impl Live for Stages {
             at: Instant::now(),
             since_ns: crate::own::monotonic_ns(),
             totals: self.kernel.programs.totals(),
-            before: Counted::default(),
+            before: StageCounts::default(),
             own,
         });
         self.follow().map_err(LiveError::system("open a window of `stages`"))
@@ -460,8 +461,8 @@ fn not_open() -> LiveError {
 mod tests {
     use super::*;
 
-    /// Check that the programs are carried, with the maps and settings as large as
-    /// they are read and written, and a name that says its tracepoint.
+    /// Check that the programs are carried, with the maps and settings as large as they
+    /// are read and written, and the tracepoint in their names.
     #[test]
     fn programs_are_carried() {
         let object = bpf::Opened::new(OBJECT).unwrap();

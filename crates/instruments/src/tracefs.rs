@@ -1,4 +1,4 @@
-//! Instances of the kernel's tracing: a buffer and settings of its own, beside those of others
+//! Instances of the kernel's tracing: each with its own buffer and settings
 //! (Documentation/trace/ftrace.rst, "Instances").
 
 use std::fs;
@@ -27,7 +27,7 @@ impl Instance {
         format!("{PREFIX}{purpose}-")
     }
 
-    /// Those that killed processes left, with what each was for.
+    /// Instances that killed processes left, with what each was for.
     pub(crate) fn left(root: &Path) -> Vec<(String, Self)> {
         let entries = fs::read_dir(root.join("instances"));
         let left = entries.into_iter().flatten().flatten().filter_map(|entry| {
@@ -40,7 +40,7 @@ impl Instance {
         left.collect()
     }
 
-    /// Its directory.
+    /// In tracefs, below `instances`.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

@@ -2,6 +2,10 @@
 //!
 //! A TCG plugin (plugins/qemu/wire.c) delivers what each host's NIC sends at the time at which a
 //! wire would, and keeps the clocks of both together. The hosts read what it counts.
+//!
+//! Beside `wire.c`: `wire_end.c` is a NIC that sends over the wire, `wire_line.c` computes when frames arrive,
+//! `wire_peer.c` has what both QEMUs exchange, `wire_qemu.c` what is used of QEMU's internals. `netplumb_lab`'s
+//! `vm/wire.rs` uses the plugin's ports from the guest, `vm/frames.rs` checks its log.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +19,7 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
-/// The instrument.
+/// Two hosts and the wire between them, in virtual time.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
 /// The shared object, compiled from plugins/qemu/wire.c.
@@ -81,8 +85,8 @@ pub enum WirePeer<'a> {
     Here,
 }
 
-/// QEMU's arguments for the plugin in descriptor `plugin`, of a wire that carries frames with at most so many
-/// bytes of payload, if there is a limit.
+/// QEMU's arguments for the plugin in descriptor `plugin`, whose wire carries frames with at most `mtu_bytes`
+/// of payload, if there is a limit.
 pub fn qemu_args(
     wire: Wire,
     mtu_bytes: Option<u32>,
@@ -141,12 +145,13 @@ mod tests {
     /// Check that errors of the plugin come with a remedy.
     #[test]
     fn refusals() {
-        let told = |line: &str| describe_refusal(&[line.to_string()]);
-        let stripped = told("netplumb: no wire: this QEMU does not export qemu_find_netdev");
+        let refusal = |line: &str| describe_refusal(&[line.to_string()]);
+        let stripped = refusal("netplumb: no wire: this QEMU does not export qemu_find_netdev");
         assert!(stripped.unwrap().contains("$PLUMB_QEMU"));
-        let delay = told("netplumb: no wire: its delay is too short for its rate: at least 9 ns");
+        let delay =
+            refusal("netplumb: no wire: its delay is too short for its rate: at least 9 ns");
         assert!(!delay.unwrap().contains("install"));
-        assert_eq!(told("qemu-system-x86_64: could not load kernel"), None);
+        assert_eq!(refusal("qemu-system-x86_64: could not load kernel"), None);
     }
 
     /// Check that the guest's agent, the log's reader and the plugin agree on numbers, which C

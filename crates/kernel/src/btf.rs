@@ -1,7 +1,6 @@
 //! A kernel's types (BTF): prototypes of its functions.
 //!
-//! The format is that of Documentation/bpf/btf.rst. What is read may be damaged: nothing is followed
-//! without a bound.
+//! The format is described in Documentation/bpf/btf.rst. The input may be damaged: nothing is followed without a bound.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,13 +39,13 @@ const MOST_NAMES: usize = 32;
 const MOST_WITHIN: usize = 3;
 const MOST_MEMBERS: usize = 16;
 
-/// The section of an ELF file that has it.
+/// The ELF section with BTF.
 const SECTION: &str = ".BTF";
 
 /// An error of a kernel's types.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BtfError {
-    /// There are none.
+    /// It has no types.
     #[error("it has no BTF")]
     Missing,
     /// They make no sense.
@@ -66,7 +65,6 @@ pub struct Btf {
     functions: HashMap<String, Vec<u32>>,
 }
 
-/// A type.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     at: usize,
@@ -74,7 +72,7 @@ struct Entry {
     kind: u32,
     count: usize,
     flag: bool,
-    /// Its size, or the type that it is of.
+    /// Its size, or the type that it refers to.
     of: u32,
 }
 
@@ -108,7 +106,7 @@ impl Btf {
         Btf::parse(section.ok_or(BtfError::Missing)?.to_vec(), None)
     }
 
-    /// Those of a section.
+    /// The types of a BTF section.
     ///
     /// # Errors
     /// They are damaged.
@@ -211,12 +209,12 @@ impl Btf {
 
     /// The prototype of the functions of a name; none if there are several.
     pub fn prototype(&self, name: &str, arch: Arch) -> Option<Prototype> {
-        let mut all = self.functions.get(name)?.iter().map(|id| self.of(*id, arch));
+        let mut all = self.functions.get(name)?.iter().map(|id| self.prototype_of(*id, arch));
         let first = all.next()??;
         all.all(|other| other.as_ref() == Some(&first)).then_some(first)
     }
 
-    fn of(&self, function: u32, arch: Arch) -> Option<Prototype> {
+    fn prototype_of(&self, function: u32, arch: Arch) -> Option<Prototype> {
         let (_, function) = self.entry(function)?;
         let (owner, prototype) = self.entry(function.of)?;
         if prototype.kind != FUNC_PROTO {

@@ -15,17 +15,17 @@ use object::{
     SectionIndex, SectionKind, SymbolIndex, SymbolKind, elf,
 };
 
-/// What two builds of a module differ by.
+/// The differences between two builds of a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Functions of which the code differs, by name.
+    /// Functions whose code differs, by name.
     pub functions: Vec<FunctionDifference>,
-    /// Symbols that both import, of which the versions (CRCs) differ.
+    /// Symbols that both import with different versions (CRCs).
     pub versions: Vec<String>,
 }
 
 impl Difference {
-    /// Whether there is none.
+    /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty() && self.versions.is_empty()
     }
@@ -34,7 +34,7 @@ impl Difference {
 /// A function that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionDifference {
-    /// Its name.
+    /// The function's symbol.
     pub name: String,
     /// Its size in the first build, if it is in there.
     pub before_bytes: Option<u64>,
@@ -56,14 +56,14 @@ pub struct Code {
 struct Body {
     /// Instructions; bytes that a relocation or a jump elsewhere fills are 0.
     bytes: Vec<u8>,
-    /// What these bytes refer to, by their offset.
+    /// The targets of these bytes, by offset.
     references: BTreeMap<u64, String>,
 }
 
 /// The code in a module's ELF file.
 ///
 /// # Errors
-/// It is not a whole ELF file of an architecture that is known; the text says what is wrong.
+/// It is not a whole ELF file of a known architecture; the text gives the reason.
 pub fn code(module: &[u8]) -> Result<Code, String> {
     let file = ElfFile64::<Endianness>::parse(module)
         .map_err(|e| format!("not a whole ELF file ({e})"))?;
@@ -98,7 +98,7 @@ pub fn code(module: &[u8]) -> Result<Code, String> {
     Ok(code)
 }
 
-/// What the second differs by from the first.
+/// The differences of the second from the first.
 pub fn compare(before: &Code, after: &Code) -> Difference {
     let mut names: Vec<&String> = before.functions.keys().chain(after.functions.keys()).collect();
     names.sort();
@@ -131,20 +131,20 @@ struct Function {
     size: u64,
 }
 
-/// What a relocation names.
+/// The target of a relocation.
 #[derive(Debug)]
-struct Named {
+struct NamedTarget {
     name: String,
-    /// The section and offset that it stands for, where its name says nothing.
+    /// The section and offset that it stands for, where its name is not enough.
     place: Option<(SectionIndex, u64)>,
 }
 
-/// What is where in a module.
+/// The layout of a module.
 struct Places<'a> {
     arch: Arch,
     functions: Vec<Function>,
     sections: HashMap<SectionIndex, (String, &'a [u8])>,
-    symbols: HashMap<SymbolIndex, Named>,
+    symbols: HashMap<SymbolIndex, NamedTarget>,
 }
 
 impl<'a> Places<'a> {
@@ -155,7 +155,7 @@ impl<'a> Places<'a> {
             let name = symbol.name().unwrap_or_default().to_owned();
             // Labels of the compiler's are numbered throughout the file.
             let is_label = symbol.kind() == SymbolKind::Section || name.starts_with(".L");
-            let named = Named {
+            let named = NamedTarget {
                 name: name.clone(),
                 place: symbol
                     .section_index()
@@ -187,8 +187,7 @@ impl<'a> Places<'a> {
         self.functions.iter().filter(move |function| function.section == section)
     }
 
-    /// What is at an offset of a section: a function and how far into it, a string, or the
-    /// section.
+    /// The content at an offset of a section: a function and how far into it, a string, or the section.
     fn describe(&self, section: SectionIndex, offset: u64) -> String {
         let within = self
             .functions_of(section)
@@ -200,7 +199,7 @@ impl<'a> Places<'a> {
             return format!("section {}", section.0);
         };
         let rest = data.get(offset as usize..).unwrap_or_default();
-        // Where a constant is depends on all others: what it is, counts.
+        // A constant's place depends on all others: only its value counts.
         if let Some((_, size)) = name.split_once(".cst") {
             let size = size.parse().unwrap_or_default();
             return format!("{:02x?}", rest.get(..size));
@@ -224,7 +223,7 @@ fn body(
     let end = function.begin + function.size;
     for (offset, relocation) in relocations.range(function.begin..end) {
         let at = offset - function.begin;
-        // On arm64 a relocation is of some bits of an instruction, which are 0 until it is done.
+        // On arm64 a relocation covers some bits of an instruction, which are 0 until it is done.
         if places.arch == Arch::X86_64 {
             let size = u64::from(relocation.size().max(32)) / 8;
             let to = (at + size).min(function.size);
@@ -232,7 +231,7 @@ fn body(
         }
         references.insert(at, target(relocation, places));
     }
-    for branch in branches::of(places.arch, bytes, function.begin) {
+    for branch in branches::within(places.arch, bytes, function.begin) {
         let at = branch.at as u64;
         if (function.begin..end).contains(&branch.target) || references.contains_key(&at) {
             continue;
@@ -252,7 +251,7 @@ fn target(relocation: &Relocation, places: &Places<'_>) -> String {
         return format!("{:?}{addend:+}", relocation.target());
     };
     match places.symbols.get(&index) {
-        Some(Named { place: Some((section, address)), .. }) => {
+        Some(NamedTarget { place: Some((section, address)), .. }) => {
             // Relative to the next instruction: the addend has the field's size in it.
             let relative = match relocation.kind() {
                 _ if places.arch != Arch::X86_64 => 0,
@@ -264,7 +263,7 @@ fn target(relocation: &Relocation, places: &Places<'_>) -> String {
             let offset = *address as i64 + addend + relative;
             places.describe(*section, offset.max(0) as u64)
         }
-        Some(Named { name, .. }) => format!("{name}{addend:+}"),
+        Some(NamedTarget { name, .. }) => format!("{name}{addend:+}"),
         None => format!("symbol {}{addend:+}", index.0),
     }
 }

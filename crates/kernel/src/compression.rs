@@ -25,7 +25,7 @@ pub enum Compression {
     Lzma,
     /// zstd.
     Zstd,
-    /// The legacy lz4 frame, which is the one that the kernel's build writes.
+    /// The legacy lz4 frame, as written by the kernel's build.
     Lz4Legacy,
     /// bzip2, recognised for the error, not unpacked.
     Bzip2,
@@ -53,7 +53,7 @@ pub enum UnpackError {
     /// The stream ends early or is damaged.
     #[error("the {form} data is damaged or cut short: {source}")]
     Damaged {
-        /// The format.
+        /// The format that was recognised.
         form: Compression,
         /// The decoder's message.
         source: io::Error,
@@ -61,9 +61,9 @@ pub enum UnpackError {
     /// The unpacked size exceeds the limit.
     #[error("the {form} data unpacks to more than {limit_bytes} bytes, more than any kernel has")]
     TooLarge {
-        /// The format.
+        /// The format that was recognised.
         form: Compression,
-        /// The limit.
+        /// The maximum size when unpacked.
         limit_bytes: u64,
     },
     /// A format that is recognised and not supported.
@@ -71,7 +71,7 @@ pub enum UnpackError {
         "{form} compression is not supported; unpack it first, or use a kernel built with CONFIG_KERNEL_GZIP, _XZ, _ZSTD or _LZ4"
     )]
     Unsupported {
-        /// The format.
+        /// The format that was recognised.
         form: Compression,
     },
 }
@@ -90,7 +90,7 @@ pub fn sniff(data: &[u8]) -> Option<Compression> {
     MAGICS.iter().find(|(magic, _)| data.starts_with(magic)).map(|&(_, form)| form)
 }
 
-/// A reader that unpacks `source` as it is read.
+/// A reader that unpacks `source` on the fly.
 ///
 /// The legacy lz4 frame is not for streaming: see [`unpack`].
 pub(crate) fn reader<'a, R: Read + 'a>(

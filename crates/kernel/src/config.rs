@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What an option is set to.
+/// The value of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigValue {
     /// `=y`: built in.
@@ -63,8 +63,7 @@ impl KernelConfig {
         Ok(Self { options })
     }
 
-    /// What the option is set to, its name given with or without `CONFIG_`; `None` if the
-    /// configuration does not know it.
+    /// The option's value, its name given with or without `CONFIG_`; `None` if the configuration does not know it.
     pub fn get(&self, name: &str) -> Option<&ConfigValue> {
         if name.starts_with("CONFIG_") {
             self.options.get(name)

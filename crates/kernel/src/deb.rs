@@ -1,5 +1,4 @@
-//! Files out of Debian packages: a kernel's image, configuration and modules, or the files of
-//! a package that are asked for.
+//! Files out of Debian packages: a kernel's image, configuration and modules, or requested files of a package.
 //!
 //! A package is untrusted. It is read as a stream with bounds on what comes out; plain files
 //! are written under names that this module chose or checked, in a folder that it made, and of
@@ -17,28 +16,20 @@ mod error;
 mod files;
 mod sparse;
 
+pub use archive::DebControl;
 pub use depends::{Dependency, compare, dependencies, distance};
 pub use error::DebError;
 pub use files::{Unpacked, files};
 pub use sparse::SparseTar;
 
-/// What a package says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DebControl {
-    /// Its name.
-    pub package: String,
-    /// Its version.
-    pub version: String,
-}
-
 /// An unpacked kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnpackedKernel {
-    /// Its package.
+    /// The package's name and version.
     pub control: DebControl,
     /// The release, from the image's name.
     pub release: String,
-    /// The image.
+    /// The image, as unpacked from the package.
     pub vmlinuz: PathBuf,
     /// The configuration, if the package has one.
     pub config: Option<PathBuf>,
@@ -95,14 +86,14 @@ pub fn unpack(
 
 /// The kind of a path in a package.
 #[derive(Debug, PartialEq, Eq)]
-enum Part<'a> {
+enum PackagePath<'a> {
     Image(&'a str),
     Config(&'a str),
     Module(&'a str, &'a Path),
 }
 
-impl<'a> Part<'a> {
-    fn of(name: &'a Path) -> Option<Self> {
+impl<'a> PackagePath<'a> {
+    fn from_path(name: &'a Path) -> Option<Self> {
         let name = name.strip_prefix("usr").unwrap_or(name);
         if let Ok(boot) = name.strip_prefix("boot") {
             let file = boot.to_str()?;
@@ -144,7 +135,7 @@ struct Unpacker<'a> {
 
 impl Unpacker<'_> {
     fn entry(&mut self, name: &Path, entry: &mut dyn Read) -> Result<(), DebError> {
-        let Some(part) = Part::of(name) else {
+        let Some(part) = PackagePath::from_path(name) else {
             return Ok(());
         };
         let release = part.release();
@@ -159,9 +150,11 @@ impl Unpacker<'_> {
             }
         }
         let (done, target) = match part {
-            Part::Image(_) => (&mut self.image, self.into.join("vmlinuz")),
-            Part::Config(_) => (&mut self.config, self.into.join("config")),
-            Part::Module(_, rest) => (&mut self.modules, self.into.join("modules").join(rest)),
+            PackagePath::Image(_) => (&mut self.image, self.into.join("vmlinuz")),
+            PackagePath::Config(_) => (&mut self.config, self.into.join("config")),
+            PackagePath::Module(_, rest) => {
+                (&mut self.modules, self.into.join("modules").join(rest))
+            }
         };
         *done = true;
         self.written_bytes += files::write(self.path, entry, &target, self.written_bytes)?;

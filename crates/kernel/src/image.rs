@@ -1,8 +1,8 @@
-//! Kernel images: what is unpacked of them, which boots faster, and the release.
+//! Kernel images: the unpacked form, which boots faster, and the release.
 //!
-//! Of x86-64 that is the ELF file in a `bzImage`, whose layout is the x86 boot protocol's
-//! (`Documentation/arch/x86/boot.rst`); the field names here are those of its `setup_header`. Of
-//! arm64 it is the raw image (`arm64.rs`).
+//! On x86-64 that is the ELF file in a `bzImage`, whose layout is the x86 boot protocol's
+//! (`Documentation/arch/x86/boot.rst`); field names here are from its `setup_header`. On arm64 it is the raw image
+//! (`arm64.rs`).
 
 mod arm64;
 
@@ -17,12 +17,12 @@ use object::{Endianness, elf};
 use crate::btf::{Btf, BtfError};
 use crate::compression::{self, Compression, UnpackError};
 
-/// Maximum size of an image, and of what is unpacked of it.
+/// Maximum size of an image, packed or unpacked.
 pub const IMAGE_MAX_BYTES: u64 = 1 << 30;
 
 /// The first version of the boot protocol that has `payload_offset`.
 const VERSION_WITH_PAYLOAD: u16 = 0x0208;
-/// Where an ELF file says how many bits it has.
+/// Offset of an ELF file's class: 32 or 64 bits.
 const EI_CLASS: usize = 4;
 /// The ELF note of a kernel with a PVH entry.
 const XEN_ELFNOTE_PHYS32_ENTRY: elf::NoteType = elf::NoteType(18);
@@ -33,9 +33,9 @@ pub enum ImageError {
     /// The file could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The image's file.
         path: PathBuf,
-        /// The reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// None of the forms of images.
@@ -44,13 +44,13 @@ pub enum ImageError {
          nor an ELF vmlinux of either"
     )]
     NotAKernel,
-    /// Of an architecture that guests can't have.
+    /// It is for an architecture that guests can't have.
     #[error(
         "the kernel image is for {machine}, and guests are x86-64 or arm64: add a kernel for one of \
          them, such as debian or debian:arm64"
     )]
     OtherMachine {
-        /// The architecture.
+        /// The architecture in words, or its number.
         machine: String,
     },
     /// A big-endian kernel.
@@ -61,14 +61,14 @@ pub enum ImageError {
     BigEndian,
     /// A kernel with larger pages than the lab is made for.
     #[error(
-        "the arm64 kernel has pages of {} KiB, and guests have those of 4 KiB: build it with \
+        "the arm64 kernel has pages of {} KiB, and guests need pages of 4 KiB: build it with \
          CONFIG_ARM64_4K_PAGES, or take a kernel such as debian:arm64", page_bytes / 1024
     )]
     LargePages {
         /// The size of its pages.
         page_bytes: u32,
     },
-    /// It is shorter than its header says.
+    /// It is shorter than the size in its header.
     #[error(
         "the kernel image is truncated: it has {have_bytes} bytes, and its header needs \
          {need_bytes}; copy it again from its source"
@@ -116,7 +116,7 @@ pub enum ImageError {
     NoRelease,
 }
 
-/// What QEMU boots a kernel from.
+/// The form of kernel that QEMU boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BootForm {
     /// The ELF file (x86-64 with `CONFIG_PVH`).
@@ -130,15 +130,15 @@ pub enum BootForm {
 /// A kernel, unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelImage {
-    /// Its architecture.
+    /// The architecture that it runs on.
     pub arch: Arch,
     /// The release, as `uname -r` gives it.
     pub release: String,
-    /// What is unpacked: the ELF file, or the raw image of arm64.
+    /// The unpacked form: the ELF file, or the raw image of arm64.
     pub unpacked: Vec<u8>,
     /// How it was compressed; `None` if it was not.
     pub compression: Option<Compression>,
-    /// What it is booted from.
+    /// The form that boots.
     pub boot: BootForm,
 }
 
@@ -241,7 +241,7 @@ fn sniff(payload: &[u8]) -> Result<Compression, ImageError> {
     })
 }
 
-/// Why a file that is none of the known forms is not a kernel for guests.
+/// Why a file of an unknown form is not a kernel for guests.
 fn not_a_kernel(data: &[u8]) -> ImageError {
     match arm64::other_machine(data) {
         Some(machine) => ImageError::OtherMachine { machine: machine.to_owned() },
@@ -348,7 +348,7 @@ fn check_unpacked_size(payload: &[u8], have: usize) -> Result<(), ImageError> {
     Err(ImageError::NotElf { reason: format!("it has {have} bytes, expected {want}") })
 }
 
-/// What there is to know of a kernel's ELF file.
+/// The facts of a kernel's ELF file.
 struct Elf {
     arch: Arch,
     /// Whether it has a PVH entry.
@@ -359,7 +359,7 @@ impl Elf {
     /// Check that all segments to load are complete.
     fn check(vmlinux: &[u8]) -> Result<Self, ImageError> {
         let not_elf = |reason: String| ImageError::NotElf { reason };
-        // Of 32 bits are other machines only.
+        // 32-bit files are for other machines only.
         if vmlinux.get(EI_CLASS) == Some(&elf::ELFCLASS32.0) {
             return Err(ImageError::OtherMachine { machine: "a 32-bit machine".to_owned() });
         }
@@ -397,7 +397,7 @@ impl Elf {
         Ok(Self { arch, pvh })
     }
 
-    /// What a kernel of x86-64 is booted from.
+    /// The form in which a kernel of x86-64 boots.
     fn boot_form(&self) -> BootForm {
         match self.pvh {
             true => BootForm::Elf,
@@ -453,7 +453,8 @@ mod tests {
         assert_eq!(kernel.boot, BootForm::BzImage);
     }
 
-    /// Check that an image cut anywhere is an error, and one cut in its payload says by how much.
+    /// Check that an image cut anywhere is an error, and that for one cut in its payload the error has the missing
+    /// size.
     #[test]
     fn truncated() {
         let elf = vmlinux_elf(RELEASE, true);

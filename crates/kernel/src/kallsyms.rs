@@ -3,13 +3,14 @@
 
 use std::sync::OnceLock;
 
+use crate::symbol::Symbol;
 use crate::vectors;
 
 /// The size assumed for the last function of a module, the kernel or BPF programs, if the next
 /// symbol is elsewhere.
 const LAST_SIZE_MAX_BYTES: u64 = 64 << 10;
 
-/// Prefixes of symbols that the compiler adds beside a function and that are no functions.
+/// Prefixes of symbols that the compiler adds beside a function, and that don't stand for functions.
 const NOISE_PREFIXES: [&str; 2] = ["__pfx_", "__cfi_"];
 
 /// Why a symbol table could not be read.
@@ -36,28 +37,6 @@ pub enum KallsymsError {
     },
 }
 
-/// One function.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Symbol {
-    /// Where it begins.
-    pub addr: u64,
-    /// Bytes up to the next symbol.
-    pub size: u64,
-    /// The preferred name at this address.
-    pub name: String,
-    /// The module that it is in; `bpf` for BPF programs, `None` for the kernel itself.
-    pub module: Option<String>,
-    /// The other names at this address, the best first.
-    pub aliases: Vec<String>,
-}
-
-impl Symbol {
-    /// Whether the address is within the function.
-    pub fn contains(&self, addr: u64) -> bool {
-        addr.wrapping_sub(self.addr) < self.size
-    }
-}
-
 /// All functions of a kernel, sorted by address.
 #[derive(Debug, Clone, Default)]
 pub struct SymbolTable {
@@ -80,12 +59,12 @@ impl SymbolTable {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let line = Line::parse(line).ok_or_else(|| malformed(index, line))?;
+            let line = SymbolLine::parse(line).ok_or_else(|| malformed(index, line))?;
             if !is_mapping_mark(line.name) {
                 lines.push(line);
             }
         }
-        if !lines.iter().any(Line::is_function) {
+        if !lines.iter().any(SymbolLine::is_function) {
             return Err(KallsymsError::Empty);
         }
         if lines.iter().all(|line| line.addr == 0) {
@@ -96,8 +75,8 @@ impl SymbolTable {
         Ok(Self { symbols: vectors::split(merge(&lines)), names: OnceLock::new() })
     }
 
-    /// The same with more lines of `/proc/kallsyms`: of programs, say, that were loaded since.
-    /// None at all are no error.
+    /// The same with more lines of `/proc/kallsyms`, such as of programs that were loaded since. An empty text is not
+    /// an error.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -114,7 +93,7 @@ impl SymbolTable {
         Ok(Self { symbols, names: OnceLock::new() })
     }
 
-    /// The same with one more function, where there is none yet.
+    /// The same with one more function, unless one is there already.
     pub fn insert(&mut self, symbol: Symbol) {
         let at = self.symbols.partition_point(|s| s.addr < symbol.addr);
         if self.symbols.get(at).is_none_or(|s| s.addr != symbol.addr) {
@@ -133,7 +112,7 @@ impl SymbolTable {
         self.symbols.len()
     }
 
-    /// Whether there are none, which a parsed table never is.
+    /// Whether it is empty; never after parsing.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
@@ -185,10 +164,10 @@ pub struct SymbolText {
 }
 
 impl SymbolText {
-    /// Of this text; only addresses are looked at.
+    /// Index this text; only addresses are looked at.
     ///
     /// # Errors
-    /// A line has none, there are no functions, or all addresses are hidden.
+    /// A line lacks an address, the text has no functions, or all addresses are hidden.
     pub fn new(text: Vec<u8>) -> Result<SymbolText, KallsymsError> {
         let mut lines = Vec::with_capacity(text.len() / 40);
         let (mut from, mut functions) = (0, false);
@@ -204,7 +183,7 @@ impl SymbolText {
                 return Err(malformed(index, line));
             };
             functions |= is_function(*kind);
-            // Of 4 GiB, no kernel prints as much.
+            // Up to 4 GiB: no kernel prints as much.
             lines.push((address, u32::try_from(begins).unwrap_or(u32::MAX)));
         }
         if !functions {
@@ -217,34 +196,34 @@ impl SymbolText {
         Ok(SymbolText { text, lines })
     }
 
-    /// The function that the address is in: the one that [`SymbolTable::lookup`] finds.
+    /// The function at an address, as [`SymbolTable::lookup`] finds it.
     pub fn lookup(&self, addr: u64) -> Option<Symbol> {
         let end = self.lines.partition_point(|(start, _)| *start <= addr);
         let (start, _) = *self.lines.get(end.checked_sub(1)?)?;
         let first = self.lines.partition_point(|(at, _)| *at < start);
-        // All that begins there, and what is next, which bounds it.
+        // All symbols that begin there, and the next one, which bounds them.
         let lines = self.lines[first..].iter().take(end - first + 1);
         let lines = lines.filter_map(|(_, begins)| self.line(*begins));
         let found = merge(&lines.collect::<Vec<_>>()).into_iter().next()?;
         found.contains(addr).then_some(found)
     }
 
-    fn line(&self, begins: u32) -> Option<Line<'_>> {
+    fn line(&self, begins: u32) -> Option<SymbolLine<'_>> {
         let rest = self.text.get(begins as usize..)?;
-        Line::parse(rest.split(|&byte| byte == b'\n').next()?)
+        SymbolLine::parse(rest.split(|&byte| byte == b'\n').next()?)
     }
 }
 
 /// One line, borrowed from the text.
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct SymbolLine<'a> {
     addr: u64,
     kind: u8,
     name: &'a str,
     module: Option<&'a str>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> SymbolLine<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let addr = parse_hex(words.next()?)?;
@@ -311,9 +290,9 @@ fn is_noise(name: &str) -> bool {
 }
 
 /// Makes one symbol of all functions at an address, bounded by the next address of any symbol.
-fn merge(lines: &[Line<'_>]) -> Vec<Symbol> {
+fn merge(lines: &[SymbolLine<'_>]) -> Vec<Symbol> {
     let mut symbols = Vec::with_capacity(lines.len());
-    let mut names: Vec<&Line<'_>> = Vec::new();
+    let mut names: Vec<&SymbolLine<'_>> = Vec::new();
     let mut rest = lines;
     while let Some(first) = rest.first() {
         let together = rest.iter().take_while(|line| line.addr == first.addr).count();
@@ -343,7 +322,7 @@ fn merge(lines: &[Line<'_>]) -> Vec<Symbol> {
 
 /// Up to the next symbol; outside of the kernel's own text with a maximum, since the next symbol
 /// may be in another module, or another BPF program, far away.
-fn size(symbol: &Line<'_>, after: &[Line<'_>]) -> u64 {
+fn size(symbol: &SymbolLine<'_>, after: &[SymbolLine<'_>]) -> u64 {
     let Some(next) = after.first() else {
         return LAST_SIZE_MAX_BYTES;
     };
@@ -400,8 +379,8 @@ mod tests {
         assert_eq!(name(&table, u64::MAX), None);
     }
 
-    /// Check that single functions are those of the whole table, at their first and last bytes and
-    /// around them, and that its errors are the same.
+    /// Check that looking up single functions gives the same as the whole table, at their first and last bytes and
+    /// around them, and the same errors.
     #[test]
     fn one_by_one() {
         let table = table();
@@ -456,7 +435,7 @@ mod tests {
         assert_eq!(table.lookup(0x1000 + LAST_SIZE_MAX_BYTES), None);
     }
 
-    /// Check that of several names one is chosen, whatever their order, and the others are kept.
+    /// Check that one of several names is chosen, whatever their order, and the others are kept.
     #[test]
     fn aliases() {
         let mut lines = ["10 T _stext", "10 t small", "10 W gg", "10 T longer", "10 T __long"];
@@ -490,5 +469,21 @@ mod tests {
             let error = SymbolTable::parse(bad).unwrap_err();
             assert!(matches!(error, KallsymsError::Malformed { .. }), "{error}");
         }
+    }
+
+    /// Check that each entry of a table of vectors is a function, and that another function of that name is left alone.
+    #[test]
+    fn vectors() {
+        let text = b"ffff800008010800 t vectors\nffff80000801107c t el1t_64_sync\n\
+                     ffff800008020004 t vectors\nffff800008020100 t x\n";
+        let table = SymbolTable::parse(text).unwrap();
+        let at = |addr| table.lookup(addr).unwrap().name.clone();
+        assert_eq!(at(0xffff_8000_0801_0800), "vectors:el1t_64_sync");
+        assert_eq!(at(0xffff_8000_0801_0a84), "vectors:el1h_64_irq");
+        assert_eq!(at(0xffff_8000_0801_0c00), "vectors:el0t_64_sync");
+        assert_eq!(at(0xffff_8000_0801_0ffc), "vectors:el0t_32_error");
+        assert_eq!(at(0xffff_8000_0801_1000), "vectors");
+        assert_eq!(at(0xffff_8000_0801_107c), "el1t_64_sync");
+        assert_eq!(at(0xffff_8000_0802_0004), "vectors");
     }
 }

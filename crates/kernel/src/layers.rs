@@ -23,7 +23,7 @@ pub enum LayerError {
     /// An unknown layer.
     #[error("layer rules: no such layer `{name}`; expected one of {}", LAYERS.join(", "))]
     NoSuchLayer {
-        /// What was given.
+        /// The given layer's name.
         name: String,
     },
 }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(rules.layer("no_such_function", None), None);
     }
 
-    /// Check that inline functions that a compiler left out of line have the layer of what they are about.
+    /// Check that inline functions that a compiler left out of line have the layer of their subject.
     #[test]
     fn inline_functions() {
         let rules = LayerRules::built_in();
@@ -254,8 +254,8 @@ mod tests {
         }
     }
 
-    /// Check that a module of one layer takes its functions with it, whatever
-    /// their names, and that of others only the names count.
+    /// Check that a module of one layer takes its functions with it, whatever their names, and that elsewhere only the
+    /// names count.
     #[test]
     fn modules_come_first() {
         let rules = LayerRules::built_in();

@@ -8,7 +8,7 @@ use object::{Object, ObjectSection};
 /// The information of a module that is needed for loading it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleInfo {
-    /// Its name (`name=`), with `_` for every `-`; modules of before Linux 4.16 have none.
+    /// Its name (`name=`), with `_` for every `-`; absent in modules of before Linux 4.16.
     pub name: Option<String>,
     /// The modules it cannot be loaded without (`depends=`).
     pub depends: Vec<String>,
@@ -22,7 +22,7 @@ pub struct ModuleInfo {
     pub options: Vec<String>,
 }
 
-/// Reads the section out of a module's ELF bytes; the error says what is wrong with them.
+/// Reads the section out of a module's ELF bytes; the error describes what is wrong with them.
 pub(crate) fn read(elf: &[u8]) -> Result<ModuleInfo, String> {
     let file = object::File::parse(elf).map_err(|e| format!("it is not a valid ELF file ({e})"))?;
     let section = file.section_by_name(".modinfo").ok_or("it has no .modinfo section")?;
@@ -67,8 +67,7 @@ fn soft_before(value: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The aliases of what is built in, from `modules.builtin.modinfo`, whose keys open with the
-/// module's name and a dot.
+/// The aliases of built-in modules, from `modules.builtin.modinfo`, whose keys begin with the module's name and a dot.
 pub(crate) fn builtin_aliases(list: &[u8]) -> BTreeSet<String> {
     pairs(list)
         .filter(|(key, _)| key.ends_with(".alias"))
@@ -102,7 +101,7 @@ mod tests {
         assert_eq!(info.vermagic.as_deref(), Some("6.1.0 SMP"));
     }
 
-    /// Check that no dependencies is none, and not one with an empty name.
+    /// Check that an empty list of dependencies is empty, without an empty name in it.
     #[test]
     fn empty_depends() {
         assert_eq!(parse(b"depends=\0"), ModuleInfo::default());
@@ -115,7 +114,7 @@ mod tests {
         assert_eq!(aliases.into_iter().collect::<Vec<_>>(), ["crc32c"]);
     }
 
-    /// Check that bytes that are no module are refused with the reason.
+    /// Check that bytes other than a module's are refused with the reason.
     #[test]
     fn not_elf() {
         assert!(read(b"garbage").unwrap_err().contains("ELF"));

@@ -27,12 +27,12 @@ pub enum ModuleError {
     /// The directory or a file in it could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The path.
+        /// The directory or file.
         path: PathBuf,
-        /// The reason.
+        /// The system's reason.
         source: io::Error,
     },
-    /// There is no module at all.
+    /// The tree has no modules at all.
     #[error(
         "kernel module {name:?} is needed, and the kernel was added without modules: add its image with \
          --modules DIR, like /lib/modules/RELEASE"
@@ -41,7 +41,7 @@ pub enum ModuleError {
         /// The given name.
         name: String,
     },
-    /// There is no module of this name.
+    /// The tree has no module of this name.
     #[error("no kernel module {name:?} in {}{}{}", root.display(), wanted_text(wanted_by), near_text(near))]
     Missing {
         /// The given name.
@@ -113,7 +113,7 @@ pub struct ModuleFile {
     pub required: bool,
 }
 
-/// What a request of the kernel for a module (`request_module`) is answered with.
+/// The answer to the kernel's request for a module (`request_module`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The module's name and aliases.
@@ -151,7 +151,7 @@ pub struct ModuleTree {
 }
 
 impl ModuleTree {
-    /// Lists the modules under `root`: what is `/lib/modules/RELEASE` on an installed system.
+    /// Lists the modules under `root`, such as `/lib/modules/RELEASE` of an installed system.
     ///
     /// Symbolic links are not followed, so nothing outside of the folder is ever read. A module
     /// under `updates/` goes before one of the same name elsewhere, as with `depmod`.
@@ -168,10 +168,9 @@ impl ModuleTree {
         Ok(Self { root: root.to_owned(), files, builtin, builtin_aliases })
     }
 
-    /// Puts a file in the place of the module that it says it is (or that its file is called, if
-    /// it says nothing), or beside the others if there is
-    /// none of that name; the name is returned. `release` is the kernel's, which the module has
-    /// to be built for.
+    /// Puts a file in the place of the module that it names in its `.modinfo` (or else by its file's name), or beside
+    /// the others if the name is new; the name is returned. `release` is the kernel's, which the module has to be built
+    /// for.
     pub fn replace(&mut self, path: &Path, release: &str) -> Result<String, ModuleError> {
         let refuse = |reason: String| ModuleError::WrongModule { path: path.to_owned(), reason };
         let of_file = module_name(path).ok_or_else(|| {
@@ -218,9 +217,9 @@ impl ModuleTree {
         Ok(name)
     }
 
-    /// What `vermagic=` of the kernel's own modules has behind the release: of the module of that
-    /// name, or of any. The kernel compares it whole, or with versions of symbols this part of it
-    /// (`check_modinfo`, `same_magic`). None if there is no module with it.
+    /// The part of `vermagic=` after the release in the kernel's own modules: of the module of that name, or of any.
+    /// The kernel compares it whole, or with versions of symbols this part of it (`check_modinfo`, `same_magic`). None
+    /// if no module has it.
     fn flags_beside(&self, name: &str) -> Result<Option<Vec<String>>, ModuleError> {
         let Some(file) = self.find(name).or_else(|| self.find(self.files.keys().next()?)) else {
             return Ok(None);
@@ -232,7 +231,7 @@ impl ModuleTree {
         }))
     }
 
-    /// The directory.
+    /// The directory that was listed.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -242,7 +241,7 @@ impl ModuleTree {
         self.files.len()
     }
 
-    /// Whether there are no loadable modules.
+    /// Whether it lacks loadable modules.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -281,11 +280,11 @@ impl ModuleTree {
         }
     }
 
-    /// The modules to load, in order, so that each finds what it needs: dependencies before
-    /// those that need them, otherwise in the order asked for, each once.
+    /// The modules to load, in order, so that each finds what it needs: dependencies first, otherwise in the requested
+    /// order, each once.
     ///
-    /// Built-in ones are left out. Dependencies are those of `depends=`, which must be there,
-    /// and those of `softdep=pre:`, which are taken where they are there.
+    /// Built-in ones are left out. Dependencies are the modules in `depends=`, which must exist, and in `softdep=pre:`,
+    /// which may be missing.
     pub fn resolve(&self, wanted: &[&str]) -> Result<Vec<ModuleFile>, ModuleError> {
         let mut resolver = Resolver::new(self);
         for name in wanted {
@@ -356,7 +355,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Begin again, with what is known of modules.
+    /// Begin again, with the known modules.
     fn begin(&mut self) {
         self.position.clear();
         self.chain.clear();
@@ -394,7 +393,7 @@ impl Resolver<'_> {
                 }
                 let (length, depth) = (self.order.len(), self.chain.len());
                 if self.visit(&found, false).is_err() {
-                    // What the soft one could not complete is not loaded either.
+                    // Modules that an incomplete soft dependency has added are dropped.
                     self.chain.truncate(depth);
                     for dropped in self.order.drain(length..) {
                         self.position.remove(&dropped.name);
@@ -439,8 +438,8 @@ impl Resolver<'_> {
     /// The modules that a soft dependency stands for: one by that name, or those that claim it
     /// as an alias, as `crc32c_generic` claims `crc32c`.
     ///
-    /// There is no index of aliases without `depmod`, and reading every module for one costs
-    /// seconds, so only the modules whose name opens with the alias are asked.
+    /// Without `depmod` aliases have no index, and reading every module for one costs seconds, so only modules whose
+    /// name begins with the alias are tried.
     fn soft_targets(&mut self, alias: &str) -> Result<Vec<String>, ModuleError> {
         let name = canonical(alias);
         if self.tree.files.contains_key(&name) {
@@ -473,7 +472,7 @@ pub fn canonical(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// The module's name, if the file's name is that of a module.
+/// The module's name, if the file is named as a module's.
 fn module_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let stem = [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().find_map(|e| name.strip_suffix(e))?;
@@ -524,7 +523,7 @@ fn read_bounded(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, ModuleError> {
     Ok(data)
 }
 
-/// A list file's bytes; none when there is no such file.
+/// A list file's bytes; none if the file is missing.
 fn read_list(path: &Path) -> Result<Vec<u8>, ModuleError> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_file() => read_bounded(path, LIST_MAX_BYTES),

@@ -7,11 +7,11 @@ use crate::config::KernelConfig;
 /// An option, and what a guest lacks without it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GuestOption {
-    /// Its name.
+    /// The option's name, without `CONFIG_`.
     pub name: &'static str,
     /// The options that have to be built in for it to be set, which `make olddefconfig` would not set.
     needs: &'static [&'static str],
-    /// What it is for.
+    /// Its purpose in a guest.
     pub what: &'static str,
     /// Whether no guest works without it.
     pub is_required: bool,
@@ -39,7 +39,7 @@ const fn on(arch: &'static [Arch], option: GuestOption) -> GuestOption {
     GuestOption { archs: arch, ..option }
 }
 
-/// All of them, those that no guest works without first.
+/// All of them, the required ones first.
 const OPTIONS: [GuestOption; 30] = [
     on(&[Arch::X86_64], required("64BIT", &[], "a kernel of x86-64")),
     required("BLK_DEV_INITRD", &[], "the guest's files are an initramfs"),
@@ -86,8 +86,8 @@ pub fn missing(config: &KernelConfig, arch: Arch) -> Vec<&'static GuestOption> {
     OPTIONS.iter().filter(lacks).collect()
 }
 
-/// The commands that set options in a kernel's source, one for each list of them, with what they need themselves
-/// and the configuration lacks as well. An earlier command's are not set again.
+/// The commands that set options in a kernel's source, one for each list, including the options that they need
+/// themselves and the configuration lacks. Options of an earlier command are not set again.
 pub fn commands(config: &KernelConfig, lists: &[Vec<&GuestOption>]) -> Vec<String> {
     let mut set: Vec<&str> = Vec::new();
     let mut command = |list: &Vec<&GuestOption>| {
@@ -143,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Check that a module will do, but not for what has to be built in for another option; that what is set is
-    /// not set again, and that options are those of an architecture.
+    /// Check that a module will do, but not for what has to be built in for another option; that what is set is not set
+    /// again, and that options depend on the architecture.
     #[test]
     fn what_is_missing() {
         let all = missing(&parse("CONFIG_NET=y\n"), Arch::X86_64);

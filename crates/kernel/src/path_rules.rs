@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
 use netplumb_model::class::{Direction, Softirq};
 use netplumb_model::symbol::base_name;
 use serde::Deserialize;
@@ -44,7 +44,7 @@ pub struct Role {
     pub completion: bool,
     /// Polls a device for packets received and packets sent.
     pub polls: bool,
-    /// Takes packets out of what was received, if there are any.
+    /// Takes received packets out of their queue, if there are any.
     pub unpacks: bool,
     /// Hands a packet to the network stack.
     pub hands_up: bool,
@@ -61,31 +61,30 @@ pub struct Role {
 /// Parsed rules.
 #[derive(Debug, Clone)]
 pub struct PathRules {
-    interrupt: GlobSet,
-    stubs: GlobSet,
-    threaded_interrupt: GlobSet,
-    timer: GlobSet,
-    entry: GlobSet,
+    /// The patterns of all roles, in one set: each of a kernel's symbols is looked up in it.
+    globs: GlobSet,
+    /// The meaning of each pattern for a function that it matches.
+    meanings: Vec<Meaning>,
     sends: GlobSet,
     receives: GlobSet,
-    softirq: GlobSet,
-    task_switch: GlobSet,
-    exec: GlobSet,
-    new_task: GlobSet,
-    packet: GlobSet,
-    completion: GlobSet,
-    polls: GlobSet,
-    unpacks: GlobSet,
-    hands_up: GlobSet,
-    receive_completion: GlobSet,
-    wire: GlobSet,
     vectors: BTreeMap<String, Softirq>,
-    packet_is: Vec<(Direction, GlobSet)>,
+    /// The direction of a packet, by the bits of [`Role::reaches`].
+    packet_is: Vec<Direction>,
     needed: Vec<Needed>,
     receive_path: Vec<String>,
 }
 
-/// A set of functions of which a kernel must have one.
+/// What a pattern says about a function that it matches.
+#[derive(Debug, Clone, Copy)]
+enum Meaning {
+    Is(Flag),
+    Reaches(u32),
+}
+
+/// A flag of a role.
+type Flag = fn(&mut Role) -> &mut bool;
+
+/// A set of functions; a kernel must have one of them.
 #[derive(Debug, Clone)]
 struct Needed {
     what: &'static str,
@@ -96,9 +95,9 @@ struct Needed {
 /// A kernel lacks all functions that identify something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// What they identify: "where softirqs run".
+    /// Their common role: "where softirqs run".
     pub what: &'static str,
-    /// The names.
+    /// The names that were looked for.
     pub names: Vec<String>,
 }
 
@@ -173,32 +172,38 @@ impl PathRules {
         .into_iter()
         .map(|(what, names)| Ok(Needed { what, names: names.clone(), globs: globs(names)? }))
         .collect::<Result<_, PathRulesError>>()?;
-        let packet_is = file
-            .packet_is
-            .iter()
-            .map(|rule| Ok((rule.direction, globs(&rule.reaches)?)))
-            .collect::<Result<_, PathRulesError>>()?;
+        let flags: [(&[String], Flag); 16] = [
+            (&file.interrupt, |role| &mut role.interrupt),
+            (&file.stubs, |role| &mut role.stubs),
+            (&file.threaded_interrupt, |role| &mut role.threaded_interrupt),
+            (&file.timer_interrupt, |role| &mut role.timer),
+            (&file.entry, |role| &mut role.entry),
+            (&file.softirq, |role| &mut role.softirq),
+            (&file.task_switch, |role| &mut role.task_switch),
+            (&file.exec, |role| &mut role.exec),
+            (&file.new_task, |role| &mut role.new_task),
+            (&file.packet, |role| &mut role.packet),
+            (&file.transmit_completion, |role| &mut role.completion),
+            (&file.polls, |role| &mut role.polls),
+            (&file.unpacks, |role| &mut role.unpacks),
+            (&file.hands_up, |role| &mut role.hands_up),
+            (&file.receive_completion, |role| &mut role.receive_completion),
+            (&file.wire, |role| &mut role.wire),
+        ];
+        let flags = flags.into_iter().map(|(patterns, flag)| (patterns, Meaning::Is(flag)));
+        let reaches = file.packet_is.iter().enumerate();
+        let reaches = reaches.map(|(bit, rule)| (&rule.reaches[..], Meaning::Reaches(1 << bit)));
+        let (patterns, meanings): (Vec<&String>, _) = flags
+            .chain(reaches)
+            .flat_map(|(patterns, meaning)| patterns.iter().map(move |p| (p, meaning)))
+            .unzip();
         Ok(PathRules {
-            interrupt: globs(&file.interrupt)?,
-            stubs: globs(&file.stubs)?,
-            threaded_interrupt: globs(&file.threaded_interrupt)?,
-            timer: globs(&file.timer_interrupt)?,
-            entry: globs(&file.entry)?,
+            globs: globs(patterns)?,
+            meanings,
             sends: globs(&file.sends)?,
             receives: globs(&file.receives)?,
-            softirq: globs(&file.softirq)?,
-            task_switch: globs(&file.task_switch)?,
-            exec: globs(&file.exec)?,
-            new_task: globs(&file.new_task)?,
-            packet: globs(&file.packet)?,
-            completion: globs(&file.transmit_completion)?,
-            polls: globs(&file.polls)?,
-            unpacks: globs(&file.unpacks)?,
-            hands_up: globs(&file.hands_up)?,
-            receive_completion: globs(&file.receive_completion)?,
-            wire: globs(&file.wire)?,
             vectors: file.vectors,
-            packet_is,
+            packet_is: file.packet_is.iter().map(|rule| rule.direction).collect(),
             needed,
             receive_path: [file.softirq, receives].concat(),
         })
@@ -207,43 +212,25 @@ impl PathRules {
     /// The role of a function; clones and parts have the same one.
     pub fn role(&self, symbol: &str) -> Role {
         let name = base_name(symbol);
-        let mut reaches = 0;
-        for (bit, (_, globs)) in self.packet_is.iter().enumerate() {
-            if globs.is_match(name) {
-                reaches |= 1 << bit;
+        let mut role = Role { vector: self.vectors.get(name).copied(), ..Role::default() };
+        for pattern in self.globs.matches(name) {
+            match self.meanings[pattern] {
+                Meaning::Is(flag) => *flag(&mut role) = true,
+                Meaning::Reaches(bits) => role.reaches |= bits,
             }
         }
-        Role {
-            interrupt: self.interrupt.is_match(name),
-            stubs: self.stubs.is_match(name),
-            threaded_interrupt: self.threaded_interrupt.is_match(name),
-            timer: self.timer.is_match(name),
-            entry: self.entry.is_match(name),
-            softirq: self.softirq.is_match(name),
-            task_switch: self.task_switch.is_match(name),
-            exec: self.exec.is_match(name),
-            new_task: self.new_task.is_match(name),
-            packet: self.packet.is_match(name),
-            completion: self.completion.is_match(name),
-            polls: self.polls.is_match(name),
-            unpacks: self.unpacks.is_match(name),
-            hands_up: self.hands_up.is_match(name),
-            receive_completion: self.receive_completion.is_match(name),
-            wire: self.wire.is_match(name),
-            vector: self.vectors.get(name).copied(),
-            reaches,
-        }
+        role
     }
 
-    /// What a kernel with functions of these names lacks to identify paths.
+    /// What a kernel with only these functions lacks to identify paths.
     pub fn missing<'n>(&self, symbols: impl IntoIterator<Item = &'n str>) -> Option<Missing> {
         let mut left: Vec<&Needed> = self.needed.iter().collect();
         for symbol in symbols {
             if left.is_empty() {
                 break;
             }
-            let name = base_name(symbol);
-            left.retain(|needed| !needed.globs.is_match(name));
+            let name = Candidate::new(base_name(symbol));
+            left.retain(|needed| !needed.globs.is_match_candidate(&name));
         }
         left.first().map(|needed| Missing { what: needed.what, names: needed.names.clone() })
     }
@@ -271,11 +258,11 @@ impl PathRules {
             .iter()
             .enumerate()
             .find(|(bit, _)| reached & (1 << bit) != 0)
-            .map_or(Direction::Rx, |(_, (direction, _))| *direction)
+            .map_or(Direction::Rx, |(_, direction)| *direction)
     }
 }
 
-fn globs(patterns: &[String]) -> Result<GlobSet, PathRulesError> {
+fn globs<'p>(patterns: impl IntoIterator<Item = &'p String>) -> Result<GlobSet, PathRulesError> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         set.add(Glob::new(pattern).map_err(|e| PathRulesError(e.to_string()))?);
@@ -301,8 +288,7 @@ mod tests {
         assert_eq!(rules.role("udp_sendmsg"), Role::default());
     }
 
-    /// Check that a clone of a function, whatever the compiler called it, has its function's
-    /// role, whichever that is.
+    /// Check that a clone of a function, under any name from the compiler, has the function's role.
     #[test]
     fn clones_have_their_functions_role() {
         let rules = PathRules::built_in();
@@ -352,7 +338,7 @@ mod tests {
         assert_eq!(rules.receive_path(), ["__do_softirq", "handle_softirqs", "net_rx_action"]);
     }
 
-    /// Check that forwarding is recognised whichever way it takes: routing, a bridge, a flowtable.
+    /// Check that forwarding is recognised on every path: routing, a bridge, a flowtable.
     #[test]
     fn ways_to_forward() {
         let rules = PathRules::built_in();

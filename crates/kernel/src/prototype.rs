@@ -1,11 +1,11 @@
-//! Prototypes of functions, and what registers at a call say of their arguments.
+//! Prototypes of functions, and their arguments by the registers at a call.
 //!
-//! The System V ABI for x86-64: the first six integers and pointers are in rdi, rsi, rdx, rcx, r8 and
-//! r9, a small structure in one or two of them, and the rest on the stack. What is returned is in rax.
+//! The System V ABI for x86-64: the first six integers and pointers are in rdi, rsi, rdx, rcx, r8 and r9, a small
+//! structure in one or two of them, and the rest on the stack. The result is in rax.
 //!
 //! The Procedure Call Standard for AArch64 (AAPCS64, 6.8): the first eight are in x0 to x7, a small structure in one or
-//! two of them, a large one by its address, and what does not fit, with all after it, on the stack. What is aligned to
-//! 16 bytes begins at one with an even number. What is returned is in x0, or where x8 points to.
+//! two of them, a large one by its address, and the first that does not fit, with all after it, on the stack. A value
+//! aligned to 16 bytes begins at a register with an even number. The result is in x0, or where x8 points to.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const MAX_ERRNO: u64 = 4095;
 /// Larger structures are in memory.
 const MAX_IN_REGISTERS: u64 = 16;
 
-/// Words in the names of parameters and types whose bits are meant, or that are addresses.
+/// Words in the names of parameters and types that are sets of bits or addresses.
 const OF_BITS: [&str; 21] = [
     "flags", "gfp", "mask", "opf", "features", "mode", "fmode", "umode", "prot", "pgprot", "addr",
     "address", "vaddr", "paddr", "ip", "pc", "be16", "be32", "be64", "wsum", "sum16",
@@ -26,7 +26,7 @@ const OF_BITS: [&str; 21] = [
 /// Addresses of kernels are in the upper half, and no count is.
 const FIRST_OF_KERNEL: u64 = 1 << 63;
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Shape {
     /// Not a value that is shown: a floating-point number, or a structure of two registers.
@@ -36,11 +36,11 @@ pub enum Shape {
     Signed,
     /// An unsigned integer that counts something: a size, a number.
     Unsigned,
-    /// An unsigned integer whose bits are meant: flags, a mask, an address.
+    /// An unsigned integer as a set of bits: flags, a mask, an address.
     Bits,
     /// True or false.
     Bool,
-    /// A pointer.
+    /// A pointer, unless it is [`Shape::Text`].
     Pointer,
     /// A pointer to text, which does not change (`const char *`).
     Text,
@@ -55,12 +55,12 @@ pub enum Shape {
     },
 }
 
-/// The type of an argument or of what is returned.
+/// The type of an argument or of a return value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Type {
     /// What it is.
     pub shape: Shape,
-    /// Its size.
+    /// Size of a value.
     pub bytes: u64,
     /// Registers that it takes, 0 on the stack; none if that is not known.
     pub registers: Option<u8>,
@@ -84,7 +84,7 @@ impl Type {
         }
     }
 
-    /// The type by the name of a parameter or a `typedef`, which may say that an unsigned integer is one of bits:
+    /// The type by the name of a parameter or a `typedef`, which may show that an unsigned integer is a set of bits:
     /// `clone_flags`, `gfp_t`.
     #[must_use]
     pub fn called(mut self, name: &str) -> Type {
@@ -109,8 +109,8 @@ impl Type {
         }
     }
 
-    /// The number in a register, as the type has it; an error in a pointer is negative. One of 16 bytes needs the
-    /// `next` register, too.
+    /// The number in a register, by its type; an error in a pointer is negative. A value of 16 bytes needs the `next`
+    /// register, too.
     fn number(&self, register: u64, next: Option<u64>) -> Option<i128> {
         let bits = 8 * self.bytes.clamp(1, 8) as u32;
         let low = register & (u64::MAX >> (64 - bits));
@@ -154,21 +154,21 @@ impl Type {
 /// Where an argument is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Where the ABI has it, by its type and those before it.
+    /// By the ABI, from its type and the types before it.
     #[default]
     ByAbi,
-    /// In this register, as debug information says.
+    /// In this register, by debug information.
     Register(u8),
-    /// Not in a register as it is.
+    /// In no register as a whole.
     Nowhere,
 }
 
-/// A parameter.
+/// A parameter of a function's prototype.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name; empty if it has none.
     pub name: String,
-    /// Its type.
+    /// The type in the prototype.
     pub of: Type,
     /// Where it is when the function begins.
     pub place: Place,
@@ -179,7 +179,7 @@ pub struct Parameter {
 pub struct Prototype {
     /// The parameters, in order.
     pub parameters: Vec<Parameter>,
-    /// What it returns; none of `void`.
+    /// Its return type; none for `void`.
     pub returns: Option<Type>,
     /// Whose calls these are.
     pub arch: Arch,
@@ -188,9 +188,9 @@ pub struct Prototype {
 /// Why a value can't be read at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// There is no such argument, or nothing is returned.
+    /// The function has no such argument, or returns nothing.
     Missing,
-    /// It is no number: floating point, or a structure of more than one register.
+    /// It is not a number: floating point, or a structure of more than one register.
     NoNumber,
     /// It is on the stack, or the compiler put it elsewhere.
     NoRegister,
@@ -229,7 +229,7 @@ impl Prototype {
         let all = registers(self.arch);
         let is_arm = self.arch == Arch::Arm64;
         let is_large = |of: &Type| of.registers == Some(0) && of.bytes > MAX_IN_REGISTERS;
-        // What is returned in memory has its address in the first one, and on arm64 in one of its own.
+        // The address of a result in memory is in the first register, and on arm64 in a separate one.
         let in_memory = !is_arm && self.returns.as_ref().is_some_and(is_large);
         let unknown = (self.returns.as_ref()).is_some_and(|of| of.registers.is_none());
         let mut next = match unknown {
@@ -259,7 +259,7 @@ impl Prototype {
         })
     }
 
-    /// The names of parameters, in order; of those without one, `arg1` and so on.
+    /// The names of parameters, in order; `arg1` and so on for unnamed ones.
     pub fn names(&self) -> impl Iterator<Item = String> {
         (self.parameters.iter().enumerate()).map(|(at, parameter)| named(at, parameter))
     }
@@ -270,8 +270,8 @@ impl Prototype {
         texts.filter_map(|(_, place)| place).fold(0, |all, place| all | 1 << place)
     }
 
-    /// The arguments, for people; `?` of those that are not in registers. `text` has what a register
-    /// points to, if it is known.
+    /// The arguments, for people; `?` for the ones outside of registers. `text` has what a register points to, if it is
+    /// known.
     pub fn arguments<'t>(
         &self,
         registers: &[u64; REGISTERS],
@@ -306,7 +306,7 @@ impl Prototype {
         parameter.of.number(registers[place], next)
     }
 
-    /// Whether an argument can be read as a number, or, of no name, what is returned.
+    /// Whether an argument, or without a name the return value, can be read as a number.
     ///
     /// # Errors
     /// Why it can't.
@@ -328,12 +328,12 @@ impl Prototype {
         }
     }
 
-    /// What was returned, for people; none of `void`.
+    /// The return value, for people; none for `void`.
     pub fn returned(&self, register: u64) -> Option<String> {
         self.returns.as_ref()?.text(register, None)
     }
 
-    /// What was returned as a number, if it is one.
+    /// The return value as a number, if it is one.
     pub fn return_value(&self, register: u64) -> Option<i128> {
         self.returns.as_ref()?.number(register, None)
     }
@@ -350,7 +350,7 @@ fn named(at: usize, parameter: &Parameter) -> String {
 mod tests {
     use super::*;
 
-    fn of(name: &str, of: Type) -> Parameter {
+    fn parameter(name: &str, of: Type) -> Parameter {
         Parameter { name: name.into(), of, place: Place::ByAbi }
     }
 
@@ -358,23 +358,23 @@ mod tests {
     #[test]
     fn values() {
         let text = |shape: Shape, bytes, register| Type::scalar(shape, bytes).text(register, None);
-        let told = |shape, bytes, register| text(shape, bytes, register).unwrap();
-        assert_eq!(told(Shape::Signed, 4, 0xdead_ffff_fffe), "-2");
-        assert_eq!(told(Shape::Unsigned, 4, 0xdead_ffff_fffe), "4294967294");
-        assert_eq!(told(Shape::Unsigned, 8, 0x200), "512");
-        assert_eq!(told(Shape::Unsigned, 8, 0xffff_8880_05e6_cd00), "0xffff888005e6cd00");
-        assert_eq!(told(Shape::Bits, 4, 0xdead_ffff_fffe), "0xfffffffe");
-        assert_eq!(told(Shape::Signed, 8, u64::MAX), "-1");
-        assert_eq!(told(Shape::Unsigned, 2, 0x1_0200), "512");
-        assert_eq!(told(Shape::Bool, 1, 0xff01), "true");
-        assert_eq!(told(Shape::Bool, 1, 0xff00), "false");
-        assert_eq!(told(Shape::Pointer, 8, 0), "0x0");
-        assert_eq!(told(Shape::Pointer, 8, (-2_i64) as u64), "-2");
+        let shown = |shape, bytes, register| text(shape, bytes, register).unwrap();
+        assert_eq!(shown(Shape::Signed, 4, 0xdead_ffff_fffe), "-2");
+        assert_eq!(shown(Shape::Unsigned, 4, 0xdead_ffff_fffe), "4294967294");
+        assert_eq!(shown(Shape::Unsigned, 8, 0x200), "512");
+        assert_eq!(shown(Shape::Unsigned, 8, 0xffff_8880_05e6_cd00), "0xffff888005e6cd00");
+        assert_eq!(shown(Shape::Bits, 4, 0xdead_ffff_fffe), "0xfffffffe");
+        assert_eq!(shown(Shape::Signed, 8, u64::MAX), "-1");
+        assert_eq!(shown(Shape::Unsigned, 2, 0x1_0200), "512");
+        assert_eq!(shown(Shape::Bool, 1, 0xff01), "true");
+        assert_eq!(shown(Shape::Bool, 1, 0xff00), "false");
+        assert_eq!(shown(Shape::Pointer, 8, 0), "0x0");
+        assert_eq!(shown(Shape::Pointer, 8, (-2_i64) as u64), "-2");
         let names: Arc<[(i64, String)]> = [(0, "READ".to_string()), (-1, "NONE".into())].into();
         let of = |signed| Shape::Enum { signed, names: names.clone() };
-        assert_eq!(told(of(true), 4, 0), "READ");
-        assert_eq!(told(of(true), 4, 0xffff_ffff), "NONE");
-        assert_eq!(told(of(false), 4, 7), "7");
+        assert_eq!(shown(of(true), 4, 0), "READ");
+        assert_eq!(shown(of(true), 4, 0xffff_ffff), "NONE");
+        assert_eq!(shown(of(false), 4, 7), "7");
         let of_two = |shape, next| Type::scalar(shape, 16).text(5, next);
         assert_eq!(of_two(Shape::Signed, None), None);
         assert_eq!(
@@ -401,22 +401,22 @@ mod tests {
         }
     }
 
-    /// Check which registers arguments are in: of structures two, one or none, with what is returned in
-    /// memory, and beyond the sixth.
+    /// Check which registers arguments are in: of structures two, one or none, with a result in memory, and beyond the
+    /// sixth.
     #[test]
     fn registers() {
         let long = || Type::scalar(Shape::Signed, 8);
         let registers = [1, 2, 3, 4, 5, 6, 7, 8];
         let mut prototype = Prototype {
             parameters: vec![
-                of("a", Type::aggregate(16, false)),
-                of("b", Type::aggregate(24, false)),
-                of("", Type::aggregate(4, false)),
-                of("d", long()),
-                of("e", long()),
-                of("f", Type::aggregate(16, false)),
-                of("g", long()),
-                of("h", long()),
+                parameter("a", Type::aggregate(16, false)),
+                parameter("b", Type::aggregate(24, false)),
+                parameter("", Type::aggregate(4, false)),
+                parameter("d", long()),
+                parameter("e", long()),
+                parameter("f", Type::aggregate(16, false)),
+                parameter("g", long()),
+                parameter("h", long()),
             ],
             returns: None,
             arch: Arch::X86_64,
@@ -449,11 +449,15 @@ mod tests {
         }
         prototype.returns = Some(Type::aggregate(24, false));
         assert!(prototype.arguments(&registers, |_| None).contains("d=5"));
-        prototype.parameters.insert(0, of("x", Type::default()));
+        prototype.parameters.insert(0, parameter("x", Type::default()));
         assert!(prototype.arguments(&registers, |_| None).contains("d=?"));
         assert_eq!(prototype.returned(3), None);
         let mut changed = Prototype {
-            parameters: vec![of("a", long()), of("b", long()), of("c", long())],
+            parameters: vec![
+                parameter("a", long()),
+                parameter("b", long()),
+                parameter("c", long()),
+            ],
             returns: None,
             arch: Arch::X86_64,
         };
@@ -463,14 +467,17 @@ mod tests {
         changed.parameters[1].place = Place::Register(0);
         assert_eq!(changed.arguments(&registers, |_| None), "a=?, b=1, c=?");
         let texts = Prototype {
-            parameters: vec![of("n", long()), of("name", Type::scalar(Shape::Text, 8))],
+            parameters: vec![
+                parameter("n", long()),
+                parameter("name", Type::scalar(Shape::Text, 8)),
+            ],
             returns: None,
             arch: Arch::X86_64,
         };
         assert_eq!(texts.texts(), 2);
         assert_eq!(texts.arguments(&registers, |_| None), "n=1, name=0x2");
-        let told = texts.arguments(&registers, |at| (at == 1).then_some("a\"\n"));
-        assert_eq!(told, r#"n=1, name="a\"\n""#);
+        let arguments = texts.arguments(&registers, |at| (at == 1).then_some("a\"\n"));
+        assert_eq!(arguments, r#"n=1, name="a\"\n""#);
     }
 
     /// Check which registers arguments are in on arm64: eight, a large structure by its address, and all on the stack
@@ -480,39 +487,39 @@ mod tests {
         let long = || Type::scalar(Shape::Signed, 8);
         let values = [1, 2, 3, 4, 5, 6, 7, 8];
         let mut eight = Prototype {
-            parameters: (0..9).map(|_| of("", long())).collect(),
+            parameters: (0..9).map(|_| parameter("", long())).collect(),
             returns: Some(Type::aggregate(24, false)),
             arch: Arch::Arm64,
         };
-        let told = "arg1=1, arg2=2, arg3=3, arg4=4, arg5=5, arg6=6, arg7=7, arg8=8, arg9=?";
-        assert_eq!(eight.arguments(&values, |_| None), told);
+        let expected = "arg1=1, arg2=2, arg3=3, arg4=4, arg5=5, arg6=6, arg7=7, arg8=8, arg9=?";
+        assert_eq!(eight.arguments(&values, |_| None), expected);
         eight.parameters = vec![
-            of("large", Type::aggregate(24, false)),
-            of("z", long()),
-            of("pair", Type::aggregate(16, false)),
-            of("w", long()),
+            parameter("large", Type::aggregate(24, false)),
+            parameter("z", long()),
+            parameter("pair", Type::aggregate(16, false)),
+            parameter("w", long()),
         ];
-        let told = "large=?, z=2, pair=?, w=5";
-        assert_eq!(eight.arguments(&values, |_| None), told);
+        let expected = "large=?, z=2, pair=?, w=5";
+        assert_eq!(eight.arguments(&values, |_| None), expected);
         let int128 = || Type::scalar(Shape::Unsigned, 16);
         eight.parameters = vec![
-            of("a", long()),
-            of("wide", int128()),
-            of("b", long()),
-            of("pair", Type::aggregate(16, true)),
-            of("c", long()),
+            parameter("a", long()),
+            parameter("wide", int128()),
+            parameter("b", long()),
+            parameter("pair", Type::aggregate(16, true)),
+            parameter("c", long()),
         ];
-        let told = "a=1, wide=0x40000000000000003, b=5, pair=?, c=?";
-        assert_eq!(eight.arguments(&values, |_| None), told);
+        let expected = "a=1, wide=0x40000000000000003, b=5, pair=?, c=?";
+        assert_eq!(eight.arguments(&values, |_| None), expected);
         assert_eq!(eight.argument("wide", &values), Some((4 << 64) + 3));
         (eight.arch, eight.returns) = (Arch::X86_64, None);
-        let told = "a=1, wide=0x30000000000000002, b=4, pair=?, c=?";
-        assert_eq!(eight.arguments(&values, |_| None), told);
+        let expected = "a=1, wide=0x30000000000000002, b=4, pair=?, c=?";
+        assert_eq!(eight.arguments(&values, |_| None), expected);
         eight.arch = Arch::Arm64;
-        eight.parameters = (0..7).map(|_| of("", long())).collect();
-        eight.parameters.push(of("pair", Type::aggregate(16, false)));
-        eight.parameters.push(of("last", long()));
-        let told = eight.arguments(&values, |_| None);
-        assert!(told.ends_with("arg7=7, pair=?, last=?"), "{told}");
+        eight.parameters = (0..7).map(|_| parameter("", long())).collect();
+        eight.parameters.push(parameter("pair", Type::aggregate(16, false)));
+        eight.parameters.push(parameter("last", long()));
+        let arguments = eight.arguments(&values, |_| None);
+        assert!(arguments.ends_with("arg7=7, pair=?, last=?"), "{arguments}");
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::config::KernelConfig;
 
-/// What a signed module ends with (`MODULE_SIG_STRING`, include/linux/module_signature.h).
+/// The end of a signed module (`MODULE_SIG_STRING`, include/linux/module_signature.h).
 const MARK: &[u8] = b"~Module signature appended~\n";
 /// Size of `struct module_signature`, whose last four bytes are the message's size, most significant
 /// first.

@@ -31,14 +31,14 @@ pub(crate) fn pack(name: &str, data: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Writes a module with that `.modinfo`, compressed as its name says.
+/// Writes a module with that `.modinfo`, compressed by the extension of its name.
 pub(crate) fn write_module(path: &Path, info: &str) {
     let name = path.file_name().unwrap().to_str().unwrap();
     fs::write(path, pack(name, &module_elf(info))).unwrap();
 }
 
-/// A tiny x86-64 ELF file with one segment to load that holds the kernel's banner, and a PVH
-/// note if asked for. Nothing follows the segments.
+/// A tiny x86-64 ELF file with one segment to load that holds the kernel's banner, and optionally a PVH note. Nothing
+/// follows the segments.
 pub(crate) fn vmlinux_elf(release: &str, pvh: bool) -> Vec<u8> {
     let note: &[u8] = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0\0\0\0\x01\0\0\0\0";
     let notes = if pvh { note } else { b"" };

@@ -1,7 +1,7 @@
-//! The exception vectors of arm64: one symbol with sixteen entries, each of which is a function here,
-//! for what enters at one is an interrupt and at another a system call.
+//! The exception vectors of arm64: one symbol with sixteen entries. Each is a function here, since one is entered by
+//! interrupts and another by system calls.
 
-use crate::kallsyms::Symbol;
+use crate::symbol::Symbol;
 
 /// Tables of the kernel (arch/arm64/kernel/entry.S): the second and third are used where the CPU needs
 /// mitigations.
@@ -43,7 +43,7 @@ pub(crate) fn split(symbols: Vec<Symbol>) -> Vec<Symbol> {
                 aliases: Vec::new(),
             });
         }
-        // What the entries jump to, without a symbol.
+        // The entries' targets, without symbols.
         if tables_bytes < symbol.size {
             all.push(Symbol {
                 addr: symbol.addr + tables_bytes,
@@ -53,25 +53,4 @@ pub(crate) fn split(symbols: Vec<Symbol>) -> Vec<Symbol> {
         }
     }
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::kallsyms::SymbolTable;
-
-    /// Check that each entry is a function, and that another function called so is left alone.
-    #[test]
-    fn entries() {
-        let text = b"ffff800008010800 t vectors\nffff80000801107c t el1t_64_sync\n\
-                     ffff800008020004 t vectors\nffff800008020100 t x\n";
-        let table = SymbolTable::parse(text).unwrap();
-        let at = |addr| table.lookup(addr).unwrap().name.clone();
-        assert_eq!(at(0xffff_8000_0801_0800), "vectors:el1t_64_sync");
-        assert_eq!(at(0xffff_8000_0801_0a84), "vectors:el1h_64_irq");
-        assert_eq!(at(0xffff_8000_0801_0c00), "vectors:el0t_64_sync");
-        assert_eq!(at(0xffff_8000_0801_0ffc), "vectors:el0t_32_error");
-        assert_eq!(at(0xffff_8000_0801_1000), "vectors");
-        assert_eq!(at(0xffff_8000_0801_107c), "el1t_64_sync");
-        assert_eq!(at(0xffff_8000_0802_0004), "vectors");
-    }
 }

@@ -17,7 +17,7 @@ pub struct Applied {
     changed: Vec<Changed>,
 }
 
-/// A change.
+/// A change to undo.
 #[derive(Debug)]
 struct Changed {
     number: Option<u32>,
@@ -70,12 +70,12 @@ pub(crate) fn put_back(
 }
 
 impl Applied {
-    /// Without changes.
+    /// An empty list of changes, to apply in a namespace.
     pub fn new(namespace: Namespace, journal: Option<Arc<Journal>>) -> Applied {
         Applied { namespace, journal, changed: Vec::new() }
     }
 
-    /// The namespace.
+    /// The namespace that settings are applied in.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
@@ -118,7 +118,7 @@ impl Applied {
         match found {
             Ok(found) if same(&found, to) => Ok(true),
             other => {
-                // What became of it is no change of others.
+                // The value that it has now was not set by others.
                 if let (Ok(found), Some(last)) = (&other, self.changed.last_mut()) {
                     last.after = Some(found.clone());
                 }

@@ -18,7 +18,7 @@ const NUMBERS: &str = "/sys/dev/block";
 pub(crate) const SCHEDULER: &str = "scheduler";
 /// The attribute with the number of requests.
 pub(crate) const REQUESTS: &str = "nr_requests";
-/// The attribute with what is read ahead, which disks without a queue have as well.
+/// The read-ahead attribute, which disks without a queue have, too.
 const READ_AHEAD: &str = "read_ahead_kb";
 /// The directory of a scheduler's own attributes.
 const OF_SCHEDULER: &str = "iosched";
@@ -37,10 +37,10 @@ pub struct BlockDisk {
     pub inode: u64,
 }
 
-/// A disk that was found, and what is to be known about it.
+/// A disk that was found, with a note about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The disk.
+pub struct FoundDisk {
+    /// The whole disk, even if a partition was named.
     pub disk: BlockDisk,
     /// That another name was given than the disk's: a sentence.
     pub note: Option<String>,
@@ -94,7 +94,7 @@ impl BlockDisk {
     ///
     /// # Errors
     /// There is none, or it can't be used.
-    pub fn find(text: &str) -> Result<Found, DiskError> {
+    pub fn find(text: &str) -> Result<FoundDisk, DiskError> {
         let wrong = |why: String| DiskError(format!("disk `{text}`: {why}"));
         let (number, is_device) = match text.starts_with('/') {
             true => {
@@ -115,8 +115,7 @@ impl BlockDisk {
                     let mut known = names_in(Path::new(DISKS));
                     known.truncate(NAMES_MOST);
                     wrong(format!(
-                        "no such block device; expected one of {}, the path of a device, or that of a file \
-                         on it",
+                        "no such block device; expected one of {}, the path of a device, or of a file on it",
                         known.join(", ")
                     ))
                 })?;
@@ -139,13 +138,13 @@ impl BlockDisk {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
         };
-        let told = |e: io::Error| wrong(e.to_string());
+        let failed = |e: io::Error| wrong(e.to_string());
         let disk = BlockDisk {
             name: name_of(&folder),
-            number: read(&folder.join("dev")).map_err(told)?,
-            inode: fs::metadata(&folder).map_err(told)?.ino(),
+            number: read(&folder.join("dev")).map_err(failed)?,
+            inode: fs::metadata(&folder).map_err(failed)?.ino(),
         };
-        if read(&folder.join("size")).map_err(told)? == "0" {
+        if read(&folder.join("size")).map_err(failed)? == "0" {
             return Err(wrong(
                 "it has no medium: attach a file (`losetup`), or use another disk".into(),
             ));
@@ -161,7 +160,7 @@ impl BlockDisk {
                 "{text} is on {own}, a partition of {name}, whose queue its other partitions share"
             )),
         };
-        Ok(Found { disk, note })
+        Ok(FoundDisk { disk, note })
     }
 
     /// Its directory, if it is still this disk.
@@ -214,14 +213,12 @@ impl BlockDisk {
             _ if ![SCHEDULER, REQUESTS].contains(&which) => {
                 "this kernel has no such attribute".into()
             }
-            [] => "its driver takes what it is asked for as it comes, without a queue of requests"
-                .into(),
+            [] => "its driver has no queue of requests".into(),
             disks => format!("requests are queued by what is below it: use {}", disks.join(" or ")),
         }
     }
 
-    /// Attributes that change with another one, and are lost: those of a scheduler, and the number of
-    /// requests that it was given.
+    /// Attributes that are lost when another one changes: the scheduler's own, and `nr_requests`.
     pub(crate) fn change_with(&self, which: &str) -> Vec<String> {
         if which != SCHEDULER {
             return Vec::new();
@@ -263,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Check that a partition's queue is that of its disk.
+    /// Check that a partition's queue is its disk's.
     #[test]
     fn partitions() {
         let folder = tempfile::tempdir().unwrap();
@@ -275,7 +272,7 @@ mod tests {
         assert_eq!(disk_of(&disk), disk);
     }
 
-    /// Check that what is no disk is refused, with what to do about it.
+    /// Check that a path that is not of a disk is refused, with what to do about it.
     #[test]
     fn what_is_no_disk() {
         for (text, says) in [

@@ -10,13 +10,13 @@ pub enum KnobError {
     Gone {
         /// What it is: "interface".
         what: &'static str,
-        /// Its name.
+        /// The name of the interface or disk, as it was found.
         name: String,
     },
     /// It reads back with another value.
     #[error("{what} was set to {asked} but reads back as {found}: {}", why_other(asked, found))]
     ReadsBack {
-        /// The setting.
+        /// The setting and its object, by [`Setting::whose`](crate::Setting::whose).
         what: String,
         /// The value that was set.
         asked: String,
@@ -26,9 +26,9 @@ pub enum KnobError {
     /// The kernel does not accept the value.
     #[error("{what} can't be set to {asked}: {why}")]
     NotAccepted {
-        /// The setting.
+        /// The setting and its object, by [`Setting::whose`](crate::Setting::whose).
         what: String,
-        /// The value.
+        /// The value that the kernel did not accept.
         asked: String,
         /// Why, or what is accepted.
         why: String,
@@ -36,7 +36,7 @@ pub enum KnobError {
     /// There is no such setting.
     #[error("{what}: there is none: {why}")]
     Missing {
-        /// The setting.
+        /// The setting and its object, by [`Setting::whose`](crate::Setting::whose).
         what: String,
         /// Why, and what to do about it.
         why: String,
@@ -53,7 +53,7 @@ pub enum KnobError {
     InUse {
         /// The interface or disk.
         name: String,
-        /// The process.
+        /// PID of the other run.
         pid: u32,
     },
     /// It was changed by others meanwhile, so it is left unchanged.
@@ -61,7 +61,7 @@ pub enum KnobError {
         "{what} is now {now}, neither what it was ({before}) nor what it was set to: left unchanged"
     )]
     Changed {
-        /// The setting.
+        /// The setting and its object, by [`Setting::whose`](crate::Setting::whose).
         what: String,
         /// Its original value.
         before: String,
@@ -71,7 +71,7 @@ pub enum KnobError {
     /// A system call failed.
     #[error("can't {doing}: {source}")]
     System {
-        /// The operation.
+        /// What was attempted, as in "can't ...".
         doing: String,
         /// The system's reason.
         source: io::Error,

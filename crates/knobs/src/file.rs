@@ -37,7 +37,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(namespace: &Namespace) -> io::Result<Place> {
+    pub(crate) fn in_namespace(namespace: &Namespace) -> io::Result<Place> {
         Ok(Place { cookie: namespace.cookie().ok(), inode: namespace.inode()? })
     }
 }
@@ -57,7 +57,7 @@ pub(crate) struct Header {
     pub(crate) disks: Vec<BlockDisk>,
 }
 
-/// A change.
+/// A change, written to the journal before it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) n: u32,
@@ -86,7 +86,7 @@ pub(crate) struct Contents {
     pub(crate) whole_bytes: usize,
 }
 
-/// Parse what was written so far.
+/// Parse a journal, complete or not.
 pub(crate) fn parse(text: &str) -> Contents {
     let mut contents =
         Contents { whole_bytes: text.rfind('\n').map_or(0, |at| at + 1), ..Contents::default() };

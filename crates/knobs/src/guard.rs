@@ -77,7 +77,7 @@ fn with_those_below(mut found: Vec<(u32, String)>, states: &[DeviceState]) -> Ve
 }
 
 /// The addresses, peer's and ours, of the sessions that this process descends from: `sudo` removes
-/// the variable from its own environment, but not from that of its parents.
+/// the variable from its own environment, but not from its parents'.
 fn sessions() -> Vec<(IpAddr, IpAddr)> {
     let mut found = Vec::new();
     let mut pid = "self".to_string();
@@ -111,17 +111,17 @@ mod tests {
     /// Check the parsing of sshd's variable, and that nothing else is taken for a session.
     #[test]
     fn sessions_of_ssh() {
-        let told = session("SSH_CONNECTION=192.0.2.7 50000 192.0.2.1 22").unwrap();
-        assert_eq!(told.0.to_string(), "192.0.2.7");
-        assert_eq!(told.1.to_string(), "192.0.2.1");
-        let told = session("SSH_CONNECTION=fe80::1%eth0 50000 fe80::2%eth0 22").unwrap();
-        assert_eq!(told.0.to_string(), "fe80::1");
+        let addresses = session("SSH_CONNECTION=192.0.2.7 50000 192.0.2.1 22").unwrap();
+        assert_eq!(addresses.0.to_string(), "192.0.2.7");
+        assert_eq!(addresses.1.to_string(), "192.0.2.1");
+        let addresses = session("SSH_CONNECTION=fe80::1%eth0 50000 fe80::2%eth0 22").unwrap();
+        assert_eq!(addresses.0.to_string(), "fe80::1");
         for other in ["", "SSH_CONNECTION=", "SSH_CONNECTION=x 1 y 2", "TERM=1 2 3 4"] {
             assert_eq!(session(other), None, "{other}");
         }
     }
 
-    /// Check that traffic of a VLAN is attributed to its NIC too, and that of one end of a cable
+    /// Check that a VLAN's traffic is attributed to its NIC too, but traffic of one end of a cable
     /// not to the other.
     #[test]
     fn below_a_vlan() {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(guarded(3), [3, 2, 1]);
         assert_eq!(guarded(1), [1]);
         assert_eq!(guarded(4), [4]);
-        let told = with_those_below(vec![(2, "by it".into())], &states);
-        assert_eq!(told[1].1, "by it, over eth0.7");
+        let reasons = with_those_below(vec![(2, "by it".into())], &states);
+        assert_eq!(reasons[1].1, "by it, over eth0.7");
     }
 }

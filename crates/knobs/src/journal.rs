@@ -71,7 +71,7 @@ impl Journal {
     ) -> Result<Journal, KnobError> {
         let doing = || KnobError::system(format!("begin a journal in {}", folder.display()));
         let _turn = take_turn(folder).map_err(doing())?;
-        let place = Place::of(namespace).map_err(doing())?;
+        let place = Place::in_namespace(namespace).map_err(doing())?;
         if let Some((name, pid)) = in_use(folder, place, used).map_err(doing())? {
             return Err(KnobError::InUse { name, pid });
         }
@@ -225,7 +225,7 @@ pub(crate) fn is_live(path: &Path) -> io::Result<bool> {
     Ok(!file::lock(&File::open(path)?, false)?)
 }
 
-/// An interface or disk of these that another run uses, and its process.
+/// One of these interfaces or disks that another run uses, and its process.
 fn in_use(folder: &Path, place: Place, used: Used<'_>) -> io::Result<Option<(String, u32)>> {
     for path in journals(folder)? {
         // A journal that ends meanwhile does not matter.
@@ -252,7 +252,7 @@ fn in_use(folder: &Path, place: Place, used: Used<'_>) -> io::Result<Option<(Str
 fn random_word() -> io::Result<String> {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
     let mut bytes = [0_u8; WORD_LENGTH];
-    // SAFETY: the pointer and the length are those of the array.
+    // SAFETY: the pointer and the length describe the array.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if got != WORD_LENGTH as isize {
         return Err(io::Error::last_os_error());

@@ -1,8 +1,8 @@
 //! Temporary settings: applied, read back, and restored in every case.
 //!
 //! Each is a [`Setting`] with a text as value, read and written in a namespace. [`Applied`] has the
-//! changes, and restores them when it is dropped, the last change first. On interfaces and disks of
-//! this machine there is a [`Journal`] as well, on disk before anything is changed, from which
+//! changes, and restores them when it is dropped, the last change first. For interfaces and disks
+//! of this machine there is also a [`Journal`], on disk before anything is changed, from which
 //! [`recover()`] restores settings after a run was killed.
 
 mod applied;
@@ -16,7 +16,7 @@ mod recover;
 mod setting;
 
 pub use applied::Applied;
-pub use disk::{BlockDisk, DiskError, Found};
+pub use disk::{BlockDisk, DiskError, FoundDisk};
 pub use error::KnobError;
 pub use guard::refusal;
 pub use journal::{Journal, Used};

@@ -14,7 +14,7 @@ pub struct Nic {
     pub name: String,
     /// Its index in its namespace.
     pub index: u32,
-    /// Its permanent MAC address, or the one that it had; in hexadecimal.
+    /// Its permanent MAC address, or its current one if it has none; in hexadecimal.
     pub mac: String,
 }
 
@@ -29,7 +29,7 @@ fn address(state: &DeviceState) -> String {
 
 impl Nic {
     /// From the state of a device.
-    pub fn of(state: &DeviceState) -> Nic {
+    pub fn from_state(state: &DeviceState) -> Nic {
         Nic { name: state.name.clone(), index: state.index, mac: address(state) }
     }
 
@@ -70,12 +70,12 @@ mod tests {
     /// another one in its place is not.
     #[test]
     fn the_same_or_another() {
-        let nic = Nic::of(&state(3, "eth3", 7, Some(1)));
+        let nic = Nic::from_state(&state(3, "eth3", 7, Some(1)));
         assert!(nic.is(&state(3, "eth3", 7, Some(1))));
         assert!(nic.is(&state(3, "wan", 9, Some(1))));
         assert!(!nic.is(&state(3, "eth3", 7, Some(2))));
         assert!(!nic.is(&state(4, "eth3", 7, Some(1))));
-        let veth = Nic::of(&state(3, "v0", 7, None));
+        let veth = Nic::from_state(&state(3, "v0", 7, None));
         assert!(veth.is(&state(3, "v1", 7, None)));
         assert!(!veth.is(&state(3, "v0", 8, None)));
     }

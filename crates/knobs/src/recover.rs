@@ -16,12 +16,12 @@ use crate::journal::{is_live, journals, take_turn};
 /// The directory of `ip netns`.
 const NAMES: &str = "/run/netns";
 
-/// What was restored.
+/// Changes that were restored, and others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// What was restored, the last change first.
+    /// A line for each restored change, the last change first.
     pub put_back: Vec<String>,
-    /// What was not restored, and why.
+    /// A line for each change that was not restored, with the reason.
     pub left: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Recovered {
     }
 }
 
-/// Restore the changes of killed runs. Those of running ones are left alone.
+/// Restore the changes of killed runs. Changes of running ones are left alone.
 ///
 /// # Errors
 /// There are journals that can't be read: that needs root.
@@ -101,11 +101,11 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
         match put_back(within, &entry.setting, &entry.before, after) {
             Ok(Put::Back) => {
                 let what = entry.setting.whose();
-                let told = match entry.before.as_str() {
+                let restored = match entry.before.as_str() {
                     none if entry.setting.is_absence(none) => format!("{what}: removed"),
                     before => format!("{what}: {before} again"),
                 };
-                recovered.put_back.push(told);
+                recovered.put_back.push(restored);
             }
             Ok(Put::Unchanged) => {}
             Ok(Put::Gone) => recovered.left.push(format!("{}: it is gone", entry.setting.whose())),
@@ -129,9 +129,10 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
     Ok(all && unknown.is_empty())
 }
 
-/// Find a namespace: the current one, one with a name, or that of a process.
+/// Find a namespace: the current one, a named one, or a process's.
 fn find(place: Place) -> io::Result<Option<Namespace>> {
-    let is = |namespace: &Namespace| Place::of(namespace).is_ok_and(|found| found == place);
+    let is =
+        |namespace: &Namespace| Place::in_namespace(namespace).is_ok_and(|found| found == place);
     let own = Namespace::current()?;
     if is(&own) {
         return Ok(Some(own));

@@ -1,4 +1,5 @@
-//! All settings, and their descriptions; `value` reads and writes them, as text, and `refusal` says why one can't be.
+//! All settings, and their descriptions; `value` reads and writes them, as text, and `refusal` explains why one can't
+//! be.
 
 mod refusal;
 mod value;
@@ -20,94 +21,94 @@ pub const PRESENT: &str = "present";
 /// The placeholder for the interface's name in the key of a sysctl.
 const NAME: &str = "{}";
 
-/// A setting.
+/// What a run changes and restores. Values are text, in the form that each variant gives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Setting {
-    /// A sysctl.
+    /// A sysctl below `/proc/sys`.
     Sysctl {
         /// With dots; `{}` is the placeholder for the interface's name.
         key: String,
-        /// Its interface, if any.
+        /// The interface for the placeholder; none if the key has no placeholder.
         nic: Option<Nic>,
     },
     /// An offload of a device: `on` or `off`.
     Feature {
-        /// The device.
+        /// Device whose offload it is.
         nic: Nic,
-        /// The offload.
+        /// Which offload of the device.
         which: Offload,
     },
     /// All wanted features of a device: words of bits.
     Features {
-        /// The device.
+        /// Device whose features are saved as a whole.
         nic: Nic,
     },
     /// Whether an interface is `up` or `down`.
     Link {
-        /// The interface.
+        /// Interface that is set up or down.
         nic: Nic,
     },
     /// The MTU in bytes.
     Mtu {
-        /// The interface.
+        /// Interface whose MTU it is.
         nic: Nic,
     },
     /// Promiscuous mode: `on` or `off`.
     Promiscuous {
-        /// The device.
+        /// Device whose mode it is.
         nic: Nic,
     },
     /// Channels in use: receive, send, other, combined.
     Queues {
-        /// The device.
+        /// Device with the channels.
         nic: Nic,
     },
     /// Threaded NAPI: `on` or `off`.
     Threaded {
-        /// The device.
+        /// Device whose NAPI it is.
         nic: Nic,
     },
     /// A feature of a device, by the kernel's name: `on` or `off`.
     NamedFeature {
-        /// The device.
+        /// Device with the feature.
         nic: Nic,
         /// The feature, as `ethtool -k` has it.
         name: String,
     },
     /// When a device raises interrupts: a number, or `on` or `off`.
     Coalescing {
-        /// The device.
+        /// Device that raises the interrupts.
         nic: Nic,
         /// The setting of `ethtool -C`.
         which: Coalescing,
     },
     /// How many packets a ring of a device holds.
     Ring {
-        /// The device.
+        /// Device with the ring.
         nic: Nic,
-        /// The ring.
+        /// Receive or send ring.
         which: Ring,
     },
     /// How many queues of a kind a device has in use.
     Channel {
-        /// The device.
+        /// Device with the queues.
         nic: Nic,
-        /// The kind.
+        /// The kind of queues, as in `ethtool -l`.
         which: Channel,
     },
     /// The CPUs that work for a queue of a device, as a list.
     Steering {
-        /// The device.
+        /// Device with the queue.
         nic: Nic,
         /// The queue: `rx-0`.
         queue: String,
         /// Received packets or sent ones.
         which: Steering,
     },
-    /// A number in a file of a device's own, which says how it is polled.
+    /// A number in a file of a device's own, which sets how it is polled.
     Polling {
-        /// The device.
+        /// Device with the file in its sysfs directory.
         nic: Nic,
         /// The file's name: `gro_flush_timeout`.
         file: String,
@@ -119,45 +120,45 @@ pub enum Setting {
     },
     /// A bridge created by plumb.
     Bridge {
-        /// Its name.
+        /// Name of the bridge's interface.
         name: String,
     },
     /// The name of the bridge that a device is a port of.
     Master {
-        /// The device.
+        /// Device that is the bridge's port.
         nic: Nic,
     },
     /// A route to an address, marked as plumb's.
     Route {
-        /// The device.
+        /// Device that the route leads to.
         nic: Nic,
-        /// The destination.
+        /// The address that is routed.
         to: IpAddr,
         /// Whether it is of type `local`: packets are received as if the machine had the address.
         local: bool,
     },
     /// The MAC address of a permanent neighbour.
     Neighbour {
-        /// The device.
+        /// Device that the neighbour is reached by.
         nic: Nic,
         /// The neighbour's IP address.
         address: IpAddr,
     },
     /// An nftables table created by plumb.
     Table {
-        /// Its family.
+        /// The table's family, as in `nft list tables`: `ip`.
         family: String,
-        /// Its name.
+        /// Name of the table within its family.
         name: String,
     },
     /// The qdisc clsact, for filters.
     Clsact {
-        /// The device.
+        /// Device that the qdisc is attached to.
         nic: Nic,
     },
     /// An attribute of the queue of a disk.
     BlockQueue {
-        /// The disk.
+        /// Disk whose queue it is.
         disk: BlockDisk,
         /// Its name below the directory `queue`.
         which: String,
@@ -169,12 +170,12 @@ pub enum Setting {
 pub struct Planned {
     /// The interface or disk; none for a change of the whole machine or namespace.
     pub on: Option<String>,
-    /// What is changed.
+    /// The change, as a phrase.
     pub what: String,
 }
 
 impl Setting {
-    /// Its interface.
+    /// The interface that it changes; none for a setting of the machine, namespace or a disk.
     pub fn nic(&self) -> Option<&Nic> {
         match self {
             Setting::Sysctl { nic, .. } => nic.as_ref(),
@@ -202,7 +203,6 @@ impl Setting {
         }
     }
 
-    /// Its disk.
     fn disk(&self) -> Option<&BlockDisk> {
         match self {
             Setting::BlockQueue { disk, .. } => Some(disk),
@@ -210,12 +210,12 @@ impl Setting {
         }
     }
 
-    /// Whether it is of the machine, and of no network namespace.
+    /// Whether it belongs to the machine, not to a network namespace.
     pub(crate) fn is_of_machine(&self) -> bool {
         matches!(self, Setting::Affinity { .. } | Setting::BlockQueue { .. })
     }
 
-    /// Whether a value says that there is no such thing: a disk's scheduler may be called so.
+    /// Whether a value means that there is no such thing: a disk's scheduler may be called so.
     pub(crate) fn is_absence(&self, value: &str) -> bool {
         value == NONE && !matches!(self, Setting::BlockQueue { .. })
     }
@@ -232,7 +232,7 @@ impl Setting {
             Setting::Feature { nic, .. } | Setting::NamedFeature { nic, .. } => {
                 vec![Setting::Features { nic: nic.clone() }]
             }
-            // Queues that go take what was set of them along.
+            // Queues that go take their settings along.
             Setting::Channel { nic, .. } => {
                 let Ok(state) = nic.state(namespace) else {
                     return Vec::new();
@@ -250,7 +250,7 @@ impl Setting {
         }
     }
 
-    /// Its description.
+    /// Describes the setting in messages, with its article: "the MTU".
     pub fn name(&self) -> String {
         match self {
             Setting::Sysctl { key, nic } => {
@@ -292,7 +292,7 @@ impl Setting {
         nic.or_else(|| Some(self.disk()?.name.as_str()))
     }
 
-    /// Its description with its object.
+    /// Describes the setting and its object in messages: "the MTU of eth0".
     pub fn whose(&self) -> String {
         let of = match self {
             // It is in its key.

@@ -140,8 +140,8 @@ fn a_queue() {
     assert!(recover_in(left.path()).unwrap().is_empty());
 }
 
-/// Check that a value that the kernel rounds or does not know is refused, with what it has, and
-/// nothing left changed.
+/// Check that a value that the kernel rounds or does not know is refused, with the kernel's value,
+/// and nothing left changed.
 #[test]
 fn what_is_refused() {
     let Some(own) = Loop::new() else { return };

@@ -23,7 +23,7 @@ fn is_root() -> bool {
     root
 }
 
-/// A namespace with v0, the peer of which is in another.
+/// A namespace with v0, whose peer is in another one.
 struct Ground {
     namespace: Namespace,
     _peer: Namespace,
@@ -50,7 +50,7 @@ impl Ground {
 
     fn nic(&self) -> Nic {
         let states = self.namespace.device_states().unwrap();
-        Nic::of(states.iter().find(|s| s.name == "v0").unwrap())
+        Nic::from_state(states.iter().find(|s| s.name == "v0").unwrap())
     }
 
     fn journal(&self, settings: &[(Setting, &str)]) -> Arc<Journal> {
@@ -255,8 +255,8 @@ fn as_root_renamed_vanished_and_changed() {
     std::mem::forget(knobs);
 }
 
-/// Check that what was not announced is not done, that what reads back otherwise is an
-/// error and as it was, and that two runs don't share an interface.
+/// Check that unannounced changes are not made, that a value that reads back otherwise is an error
+/// and restored, and that two runs don't share an interface.
 #[test]
 fn as_root_what_is_refused() {
     if !is_root() {
@@ -286,9 +286,9 @@ fn as_root_what_is_refused() {
     assert!(matches!(error, Err(KnobError::Gone { .. })));
 }
 
-/// Check that what a driver coalesces is set, read back and restored, also after a kill, on a tap device, whose
-/// driver has one such setting; that what it has not, and what it refuses, is said with the command that shows
-/// what there is, and changes nothing.
+/// Check that what a driver coalesces is set, read back and restored, also after a kill, on a tap device, whose driver
+/// has one such setting; that a setting that it does not have or refuses is reported with the command that shows the
+/// others, and changes nothing.
 #[test]
 fn as_root_coalescing() {
     if !is_root() {
@@ -300,7 +300,7 @@ fn as_root_coalescing() {
     let done = ground.namespace.inside(|| command.status()).unwrap();
     assert!(done.success());
     let states = ground.namespace.device_states().unwrap();
-    let nic = Nic::of(states.iter().find(|s| s.name == "t0").unwrap());
+    let nic = Nic::from_state(states.iter().find(|s| s.name == "t0").unwrap());
     let coalescing = |which| Setting::Coalescing { nic: nic.clone(), which };
     let frames = coalescing(Coalescing::RxFrames);
     let ring = Setting::Ring { nic: nic.clone(), which: Ring::Rx };

@@ -23,8 +23,7 @@ use std::path::{Path, PathBuf};
 pub use error::BundleError;
 pub use host::Host;
 use host::{clean, join};
-use libraries::{Chain, Libraries};
-use loader::Loader;
+use loader::{Chain, Libraries, Loader};
 
 /// A bundle is held in memory: by plumb, by QEMU and by the guest.
 pub const MAX_BYTES: u64 = 512 << 20;
@@ -37,14 +36,14 @@ const MAX_SCRIPTS: usize = 5;
 /// Directories and files that every guest has.
 const RESERVED: &[&str] = &["/dev", "/proc", "/sys", "/init", "/modules", "/requests"];
 
-/// What is at a path of the guest.
+/// The content of a guest's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory.
+    /// A directory; what is in it has entries of its own.
     Folder,
     /// A symbolic link, with its target.
     Link(PathBuf),
-    /// A file.
+    /// A regular file, to be copied.
     File {
         /// Its path on the host.
         host: PathBuf,
@@ -185,7 +184,7 @@ impl Bundle {
     /// # Errors
     /// What is missing, unreadable or not a program, and what to try.
     pub fn add_program(&mut self, name: &str) -> Result<PathBuf, BundleError> {
-        // What the user brought needs no file of that path on the host.
+        // Files from the user need no host file of that path.
         if self.brought.contains(&clean(Path::new(name))) {
             return Ok(clean(Path::new(name)));
         }
@@ -197,7 +196,7 @@ impl Bundle {
     /// The path of a program by its name, which is `preferred` if both are the same file.
     ///
     /// # Errors
-    /// There is no such program.
+    /// The program does not exist.
     pub(crate) fn find_as(&self, name: &str, preferred: &Path) -> Result<PathBuf, BundleError> {
         let found = self.find(name)?;
         let place = |path: &Path| self.host.metadata(path).ok().map(|(place, _)| place);
@@ -233,7 +232,7 @@ impl Bundle {
         self.add_needs(&place, &to, Libraries::Needed)
     }
 
-    /// Add what is in another bundle. Where both have a file at a path, this one's stays.
+    /// Add the entries of another bundle. Where both have a path, this one's entry stays.
     ///
     /// # Errors
     /// One has a directory or a link where the other has something else, or they are too large together.
@@ -244,8 +243,8 @@ impl Bundle {
         Ok(())
     }
 
-    /// The names of the programs that run when `path` is executed: its own, with links resolved,
-    /// and those of interpreters that were added with it.
+    /// The names of the programs that run when `path` is executed: its own, with links resolved, and the interpreters
+    /// that were added with it.
     pub fn programs_of(&self, path: &Path) -> Vec<String> {
         let mut names = Vec::new();
         let mut at = Some(path.to_path_buf());
@@ -275,7 +274,7 @@ impl Bundle {
         names
     }
 
-    /// Add a shared library by its name, if this machine has it.
+    /// Add a shared library by its name, if it is on this machine.
     ///
     /// # Errors
     /// It can't be read, or a library that it needs is missing.
@@ -449,7 +448,7 @@ impl Bundle {
             return self.add_needed(&needs, place, origin, &Chain::default(), libraries);
         }
         if head.starts_with(b"#!") {
-            // A script that can't run on the host is data as well.
+            // A script that can't run on the host is treated as data, too.
             match self.add_interpreter_of(place, &head, 0) {
                 Err(BundleError::MissingInterpreter { .. } | BundleError::NotAProgram(_)) => {}
                 other => return other,
@@ -530,11 +529,12 @@ impl Bundle {
         let mut left = vec![PathBuf::new()];
         while let Some(below) = left.pop() {
             let (source, target) = (join(from, &below), join(to, &below));
-            let told = |error| BundleError::Unreadable { path: source.clone(), source: error };
+            let unreadable =
+                |error| BundleError::Unreadable { path: source.clone(), source: error };
             let real = self.host.real(&source);
-            let found = fs::symlink_metadata(&real).map_err(told)?;
+            let found = fs::symlink_metadata(&real).map_err(unreadable)?;
             if found.is_symlink() {
-                let target_of = fs::read_link(&real).map_err(told)?;
+                let target_of = fs::read_link(&real).map_err(unreadable)?;
                 // Its target is added if it exists and is elsewhere.
                 let leads = clean(&source.parent().unwrap_or(Path::new("/")).join(&target_of));
                 let entry = Entry { kind: Kind::Link(target_of), mode: 0o777, modified_unix_s: 0 };
@@ -555,10 +555,10 @@ impl Bundle {
                     },
                 )?;
                 let mut inside: Vec<PathBuf> = fs::read_dir(&real)
-                    .map_err(told)?
+                    .map_err(unreadable)?
                     .map(|e| Ok(below.join(e?.file_name())))
                     .collect::<io::Result<_>>()
-                    .map_err(told)?;
+                    .map_err(unreadable)?;
                 inside.retain(|path| wanted(path));
                 left.extend(inside);
             } else if found.is_file() {
@@ -597,7 +597,7 @@ impl Bundle {
         }
         self.entries.insert(path, entry);
         if self.entries.len() > MAX_FILES {
-            return Err(BundleError::TooMany);
+            return Err(BundleError::TooMany { limit: MAX_FILES });
         }
         // Checked early: a directory may be larger than memory.
         self.check_size(MAX_BYTES)

@@ -1,10 +1,9 @@
 //! Typed messages over a stream of bytes that may begin with noise.
 //!
-//! A frame is `NPLB`, length and CRC-32 of the payload and CRC-32 of these twelve bytes (all u32,
-//! little-endian), and the payload in postcard format. A reader skips to the next valid header,
-//! since a serial port may carry output of firmware or a kernel from before the agent ran. A header
-//! that is valid is believed: a frame whose payload is damaged is skipped as a whole. So no byte is
-//! looked at more than a few times, whatever the other side sends.
+//! A frame is `NPLB`, length and CRC-32 of the payload and CRC-32 of these twelve bytes (all u32, little-endian), and
+//! the payload in postcard format. A reader skips to the next valid header, since a serial port may carry output of
+//! firmware or a kernel from before the agent ran. A valid header is trusted: a frame with a damaged payload is skipped
+//! as a whole. So no byte is read more than a few times, whatever the other side sends.
 
 use std::io::{self, Read, Write};
 
@@ -41,7 +40,7 @@ pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()
     stream.flush()
 }
 
-/// What is before a payload.
+/// The header of a payload.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     length: usize,
@@ -75,7 +74,7 @@ impl Header {
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
-    /// How many of them were taken.
+    /// The number of bytes taken.
     taken: usize,
     /// How many bytes were looked at, each time that one was.
     #[cfg(test)]
@@ -97,8 +96,8 @@ impl Decoder {
     /// The next complete message, if there is one.
     ///
     /// # Errors
-    /// It arrived whole, and is not one of these: the other side writes another format. Waiting for one
-    /// that can be read would be waiting forever.
+    /// It arrived whole, but does not decode: the other side writes another format, so that waiting for more would take
+    /// forever.
     pub fn take<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
             let rest = &self.bytes[self.taken..];

@@ -13,11 +13,11 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// The most of a program's output that is kept.
 const OUTPUT_MAX_BYTES: u64 = 4 << 20;
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
-    /// What it printed, to either stream.
+    /// Its output on both streams.
     pub(crate) output: String,
 }
 

@@ -1,5 +1,8 @@
 //! The labs: network namespaces, and guests that contain some. Boots guests and transports bytes,
 //! without interpreting them.
+//!
+//! Instruments are arguments and file descriptors here, passed on to QEMU. Named namespaces
+//! of this machine are in a journal: [`netns::names`].
 
 pub mod bundle;
 pub mod cancel;

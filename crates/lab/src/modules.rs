@@ -7,15 +7,15 @@
 //!
 //! ```text
 //! sources/HASH/headers/usr/src/...   the packages of headers, and kbuild's programs
-//!              source.tar.xz         the kernel's source, as the package has it
+//!              source.tar.xz         the kernel's source, as packaged
 //!              source.list           where each of its files is in it
 //!              trees/...             what of it was needed so far, by folders of modules
 //!              packages              the packages whose version is not the kernel's
 //!              built/...             modules that experiments had built
 //! ```
 //!
-//! The module is built as it is first, and compared with the distribution's own: what then
-//! differs between that build and one with changes is due to the changes.
+//! The module is first built unmodified, and compared with the distribution's own: differences between that build and
+//! one with changes are then due to the changes.
 
 mod change;
 mod compiler;
@@ -53,7 +53,7 @@ use toolchain::Toolchain;
 /// The largest file that is read to see whether it is a module.
 const MODULE_MAX_BYTES: u64 = 1 << 30;
 
-/// What to build.
+/// A module to build, and its changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleRequest {
     /// The module, as `lsmod` shows it or as its file is called.
@@ -62,7 +62,7 @@ pub struct ModuleRequest {
     pub changes: Vec<Change>,
 }
 
-/// What was built.
+/// A module that was built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltModule {
     /// The module's name.
@@ -71,11 +71,11 @@ pub struct BuiltModule {
     pub elf: Vec<u8>,
     /// The size of its code.
     pub text_bytes: u64,
-    /// What the unmodified build differs by from the kernel's own module.
+    /// The difference between the unmodified build and the kernel's own module.
     pub unmodified: Difference,
     /// The size of the code of the kernel's own.
     pub own_text_bytes: u64,
-    /// What the changes came to; none if there were no changes.
+    /// The result of the changes; none without changes.
     pub changed: Option<Difference>,
     /// The files of source that the changes changed.
     pub files: Vec<String>,
@@ -83,17 +83,17 @@ pub struct BuiltModule {
     pub source: PathBuf,
     /// The compiler, as it names itself.
     pub compiler: String,
-    /// The one that the kernel was built by, if its configuration says.
+    /// The compiler of the kernel, if its configuration names it.
     pub compiler_of_kernel: Option<String>,
     /// Packages of the source and the headers whose version is not the kernel's, with their versions.
     pub packages: Vec<String>,
-    /// What to do for the kernel's compiler to be used, if it could be.
+    /// The remedy for using the kernel's compiler, if it exists.
     pub remedy: Option<&'static str>,
     /// Whether it has type information (BTF), without which `functions` can't time it.
     pub has_btf: bool,
 }
 
-/// What is going on.
+/// The steps of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildProgress {
     /// A package is fetched, or unpacked.
@@ -208,8 +208,8 @@ impl ModuleBuilder {
         Source::prepare(&self.folder, kernel, &self.cancel, progress).map(|_| ())
     }
 
-    /// The text of some source files of a kernel, by their paths in its source: those that it has, and
-    /// that are no larger than `most_bytes`. Nothing if its source was not fetched.
+    /// The text of some source files of a kernel, by their paths in its source: only existing files of at most
+    /// `most_bytes`. Nothing if its source was not fetched.
     ///
     /// # Errors
     /// The archive of its source can't be read.
@@ -233,7 +233,7 @@ impl ModuleBuilder {
         source::forget(&self.folder.join(hash))
     }
 
-    /// Forget the compilers with which none of these kernels was built; returns how many bytes were freed.
+    /// Remove the compilers that none of these kernels was built with; returns how many bytes were freed.
     ///
     /// # Errors
     /// They can't be removed.
@@ -294,7 +294,7 @@ pub fn write_module(target: &Path, elf: &[u8]) -> Result<(), ModuleBuildError> {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    // The error of a temporary file has its own name, of which no one knows.
+    // The temporary file's error has a name that means nothing to a user.
     let made = tempfile::NamedTempFile::new_in(folder);
     let mut file = made.map_err(|error| match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => failed(error.kind().into()),

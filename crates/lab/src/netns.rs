@@ -1,8 +1,7 @@
 //! Network namespaces joined by a link: the topology that packets run through.
 //!
-//! In a guest namespaces have no names and no files: they exist as long as their descriptors are
-//! open. On the machine itself they have names, so that other tools can use them, and a journal of
-//! these: see [`names`].
+//! In a guest namespaces have no names and no files: they exist as long as their descriptors are open. On the machine
+//! itself they have names, so that other tools can use them, and the names have a journal: see [`names`].
 
 mod facts;
 pub mod names;

@@ -23,7 +23,7 @@ use crate::vm::kernels::{KernelEntry, KernelStoreError, Progress};
 
 const FOLDER: &str = "sources/programs";
 /// Directories that are links to those below `/usr`, as where Debian is installed.
-const MERGED: [&str; 3] = ["bin", "lib", "sbin"];
+const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 
 /// The root below which a package and its libraries are, if they were fetched.
 pub fn root(cache: &Path, arch: Arch, package: &str) -> PathBuf {
@@ -64,8 +64,7 @@ pub fn fetch(
     }
 }
 
-/// Forget the programs and the package lists of architectures of which there is no kernel any more; returns
-/// how many bytes were freed.
+/// Remove the programs and package lists of architectures without a kernel; returns how many bytes were freed.
 ///
 /// # Errors
 /// They can't be removed.
@@ -99,7 +98,7 @@ pub(crate) fn removed(folder: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// What all files below a directory take on the disk: those with holes less than their lengths.
+/// The disk usage of all files below a directory: holes take no space.
 pub fn size_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -111,7 +110,7 @@ pub fn size_bytes(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Unpack packages that were fetched below one root: all but what is there for people to read.
+/// Unpack packages that were fetched below one root: all but documentation.
 pub(crate) fn unpack(
     offers: &[Offer],
     fetched: &Path,
@@ -126,19 +125,25 @@ pub(crate) fn unpack(
     Ok(())
 }
 
-/// Move what packages have in `/lib` and the like to `/usr`, and link them.
+/// Move what packages have in `/lib` and the like to `/usr`, and link them. Since Debian 13 packages have it in `/usr`
+/// only, and the loader's name in a program is still in `/lib`.
 fn merge(root: &Path) -> io::Result<()> {
     for name in MERGED {
-        let from = root.join(name);
-        if !from.is_symlink() && from.is_dir() {
-            move_into(&from, &root.join("usr").join(name))?;
+        let (from, to) = (root.join(name), root.join("usr").join(name));
+        if from.is_symlink() {
+            continue;
+        }
+        if from.is_dir() {
+            move_into(&from, &to)?;
+        }
+        if to.is_dir() {
             symlink(Path::new("usr").join(name), &from)?;
         }
     }
     Ok(())
 }
 
-/// Move a directory's contents to one that may be there already.
+/// Move a directory's contents to one that may exist already.
 fn move_into(from: &Path, to: &Path) -> io::Result<()> {
     if !to.exists() {
         if let Some(above) = to.parent() {
@@ -166,7 +171,9 @@ mod tests {
     fn places_are_merged() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for (path, text) in [("lib/gnu/a", "a"), ("usr/lib/gnu/b", "b"), ("sbin/c", "c")] {
+        for (path, text) in
+            [("lib/gnu/a", "a"), ("usr/lib/gnu/b", "b"), ("sbin/c", "c"), ("usr/lib64/d", "d")]
+        {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
@@ -179,6 +186,7 @@ mod tests {
             ("lib/gnu/b", "b"),
             ("lib/link", "a"),
             ("usr/sbin/c", "c"),
+            ("lib64/d", "d"),
         ] {
             assert_eq!(fs::read_to_string(root.join(path)).unwrap(), text, "{path}");
         }

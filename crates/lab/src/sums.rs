@@ -1,5 +1,5 @@
-//! Lengths and checksums of what is in the cache, by which damaged files are known: a power cut leaves some
-//! empty, short or with holes, and disks err.
+//! Lengths and checksums of the files in the cache, to detect damage: a power cut leaves some empty, short or with
+//! holes, and disks err.
 //!
 //! An entry of the cache is a directory that is made under another name. It is sealed before it gets its
 //! own: the file `sums` in it has the length and the checksum of every other file, and of its own lines.
@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 /// The file with the sums of an entry.
 const FILE: &str = "sums";
 const PAGE_BYTES: usize = 4096;
-/// What is read at once.
+/// The size of a read.
 const BUFFER_BYTES: usize = 16 * PAGE_BYTES;
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
-/// What the last line of a sealed text begins with.
+/// The prefix of the last line of a sealed text.
 const SEAL: &str = "# crc32 ";
 
 /// The length of a file, and the checksum of its pages that are not zero and of where they are: so holes need
 /// not be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
-    /// Its length.
+    /// Length of the file, holes included.
     pub bytes: u64,
-    /// Its checksum.
+    /// CRC-32 of the pages with data, and of their positions.
     pub crc32: u32,
 }
 
@@ -39,8 +39,7 @@ pub struct Sum {
 pub(crate) struct Adder(Hasher);
 
 impl Adder {
-    /// Add what is at a multiple of the size of a page; returns which pages are not zero, by their offsets in
-    /// it.
+    /// Add bytes at a multiple of the page size; returns which pages are not zero, by their offsets in it.
     pub(crate) fn add(&mut self, at: u64, bytes: &[u8], mut each: impl FnMut(usize, &[u8])) {
         for (number, page) in bytes.chunks(PAGE_BYTES).enumerate() {
             if *page == ZEROS[..page.len()] {
@@ -59,18 +58,18 @@ impl Adder {
 }
 
 impl Sum {
-    /// That of some bytes.
+    /// The sum of some bytes.
     pub fn of_bytes(bytes: &[u8]) -> Sum {
         let mut adder = Adder::default();
         adder.add(0, bytes, |_, _| {});
         adder.finish(bytes.len() as u64)
     }
 
-    /// That of a file.
+    /// The sum of a file.
     ///
     /// # Errors
     /// It can't be read.
-    pub fn of(file: &File) -> io::Result<Sum> {
+    pub fn of_file(file: &File) -> io::Result<Sum> {
         let bytes = file.metadata()?.len();
         let mut adder = Adder::default();
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -102,7 +101,7 @@ impl Sum {
     }
 }
 
-/// Where the next data of a file are that are no hole: from where to where; none behind the last.
+/// The range of the next data of a file after holes; none behind the last.
 fn data_at(file: &File, from: u64, bytes: u64) -> Option<(u64, u64)> {
     if from >= bytes {
         return None;
@@ -116,7 +115,7 @@ fn data_at(file: &File, from: u64, bytes: u64) -> Option<(u64, u64)> {
         Ok(start) => Some((start, seek(start, libc::SEEK_HOLE).unwrap_or(bytes).min(bytes))),
         // Only holes follow.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => None,
-        // The file system does not tell.
+        // The file system does not report holes.
         Err(_) => Some((from, bytes)),
     }
 }
@@ -124,7 +123,7 @@ fn data_at(file: &File, from: u64, bytes: u64) -> Option<(u64, u64)> {
 /// Why an entry can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flaw {
-    /// There is none.
+    /// It does not exist.
     Missing,
     /// A file of it is damaged: which, and how.
     Damaged(String),
@@ -133,8 +132,8 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// That of an entry, of which a file could not be read.
-    pub fn of(entry: &Path, name: &str, error: &io::Error) -> Flaw {
+    /// The flaw of an entry whose file could not be read.
+    pub fn from_io(entry: &Path, name: &str, error: &io::Error) -> Flaw {
         let path = entry.join(name);
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if !entry.exists() => {
@@ -148,7 +147,7 @@ impl Flaw {
     }
 }
 
-/// A text with a last line by which damage to it is known.
+/// A text with a checksum in its last line.
 pub fn sealed(text: &str) -> String {
     let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let text = format!("{text}{line}");
@@ -168,14 +167,14 @@ pub fn is_intact(text: &str) -> Option<bool> {
 /// # Errors
 /// It can't be read or written.
 pub fn seal(entry: &Path) -> io::Result<()> {
-    let mut found = Found::default();
+    let mut found = TreeEntries::default();
     walk(entry, Path::new(""), &mut found)?;
     let mut text = String::new();
     for name in found.files.iter().filter(|name| Path::new(FILE) != **name) {
         let file = File::open(entry.join(name))?;
-        let sum = Sum::of(&file)?;
+        let sum = Sum::of_file(&file)?;
         file.sync_all()?;
-        // A name that is no text is checked by nobody.
+        // A name that is not text is not checked.
         if let Some(name) = name.to_str().filter(|name| !name.contains('\n')) {
             let _ = writeln!(text, "{:08x} {} {name}", sum.crc32, sum.bytes);
         }
@@ -232,26 +231,26 @@ pub fn check(entry: &Path, wanted: &dyn Fn(&Path) -> bool) -> Result<(), Flaw> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && entry.is_dir() => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
-        Err(error) => return Err(Flaw::of(entry, FILE, &error)),
+        Err(error) => return Err(Flaw::from_io(entry, FILE, &error)),
     };
     let sums = read(&sums).ok_or_else(|| Flaw::Damaged(format!("{FILE} can't be read")))?;
     for (name, sum) in sums {
         let path = Path::new(name);
         let now = match wanted(path) {
-            true => File::open(entry.join(path)).and_then(|file| Sum::of(&file)),
+            true => File::open(entry.join(path)).and_then(|file| Sum::of_file(&file)),
             false => {
                 fs::metadata(entry.join(path)).map(|metadata| Sum { bytes: metadata.len(), ..sum })
             }
         };
-        let now = now.map_err(|error| Flaw::of(entry, name, &error))?;
+        let now = now.map_err(|error| Flaw::from_io(entry, name, &error))?;
         let checked = sum.check(now);
         checked.map_err(|how| Flaw::Damaged(format!("{name}: {how}")))?;
     }
     Ok(())
 }
 
-/// Whether an entry is there, and whole: all of it is checked. A damaged one is removed, which `tell` gets as
-/// a line.
+/// Whether an entry exists and is intact; all of it is checked. A damaged entry is removed, and `tell` gets a line
+/// about it.
 ///
 /// # Errors
 /// It can't be read or removed.
@@ -279,7 +278,7 @@ pub fn remove(entry: &Path) -> io::Result<()> {
     match fs::rename(entry, &gone) {
         // Another run was quicker.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        // What is left of an earlier one.
+        // The remains of an earlier one.
         Err(_) if gone.exists() => {
             fs::remove_dir_all(&gone)?;
             fs::rename(entry, &gone)?;
@@ -292,8 +291,8 @@ pub fn remove(entry: &Path) -> io::Result<()> {
 /// How deep entries are below the cache: `sources/HASH/built/KEY`.
 const DEPTH_MAX: usize = 4;
 
-/// Check all sealed entries of a cache, and remove those that are damaged, and what killed runs left of those
-/// that they removed; `tell` gets a line for each.
+/// Check all sealed entries of a cache, and remove damaged ones and the remains of removals by killed runs; `tell` gets
+/// a line for each.
 pub fn clean(cache: &Path, tell: &mut dyn FnMut(String)) {
     clean_below(cache, 0, tell);
 }
@@ -327,10 +326,10 @@ fn clean_below(folder: &Path, depth: usize, tell: &mut dyn FnMut(String)) {
     }
 }
 
-/// What the names of entries begin with that are being removed.
+/// The prefix of entries that are being removed.
 pub const GONE: &str = ".gone-";
 
-/// The sums in a file of them, by names; none if it is damaged.
+/// The sums in a file of sums, by names; none if it is damaged.
 fn read(text: &str) -> Option<BTreeMap<&str, Sum>> {
     is_intact(text).filter(|intact| *intact)?;
     let lines = text.lines().filter(|line| !line.starts_with(SEAL));
@@ -345,13 +344,13 @@ fn read(text: &str) -> Option<BTreeMap<&str, Sum>> {
 }
 
 #[derive(Default)]
-struct Found {
+struct TreeEntries {
     files: Vec<PathBuf>,
     folders: Vec<PathBuf>,
 }
 
 /// Everything below a directory, by paths in it; links are left out.
-fn walk(top: &Path, below: &Path, found: &mut Found) -> io::Result<()> {
+fn walk(top: &Path, below: &Path, found: &mut TreeEntries) -> io::Result<()> {
     for entry in fs::read_dir(top.join(below))? {
         let entry = entry?;
         let path = below.join(entry.file_name());
@@ -440,12 +439,12 @@ mod tests {
         sparse.write_all_at(&[7], 2_000_000).unwrap();
         sparse.write_all_at(&[1], bytes.len() as u64 - 1).unwrap();
         let sum = Sum::of_bytes(&bytes);
-        assert_eq!(Sum::of(&File::open(&dense).unwrap()).unwrap(), sum);
-        assert_eq!(Sum::of(&sparse).unwrap(), sum);
+        assert_eq!(Sum::of_file(&File::open(&dense).unwrap()).unwrap(), sum);
+        assert_eq!(Sum::of_file(&sparse).unwrap(), sum);
         // The same page elsewhere is something else.
         sparse.write_all_at(&[0], 2_000_000).unwrap();
         sparse.write_all_at(&[7], 1_000_000).unwrap();
-        assert_ne!(Sum::of(&sparse).unwrap(), sum);
+        assert_ne!(Sum::of_file(&sparse).unwrap(), sum);
     }
 
     /// Check that each kind of damage to each file is seen, and that an entry which was never sealed is not
@@ -481,9 +480,9 @@ mod tests {
                 match check(&entry, &all) {
                     Err(Flaw::Damaged(how)) if !never_sealed => {
                         assert!(how.starts_with(name), "{how}");
-                        let mut told = Vec::new();
-                        assert!(!is_whole(&entry, &mut |line| told.push(line)).unwrap());
-                        assert_eq!(told.len(), 1);
+                        let mut lines = Vec::new();
+                        assert!(!is_whole(&entry, &mut |line| lines.push(line)).unwrap());
+                        assert_eq!(lines.len(), 1);
                         assert!(!entry.exists());
                     }
                     Ok(()) if never_sealed => {}

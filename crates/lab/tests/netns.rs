@@ -1,5 +1,4 @@
-//! Topologies of this machine: packets get through, and nothing is left of them. Needs
-//! root.
+//! Topologies of this machine: packets get through, and nothing is left behind. Needs root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -137,7 +136,7 @@ fn devices_are_as_asked() {
     assert!(queues.contains("numrxqueues 2 "), "{queues}");
 }
 
-/// Check that what can't be built leaves no name, and says what could not be done.
+/// Check that a failed set-up leaves no name, and reports what could not be done.
 #[test]
 fn what_fails_leaves_nothing() {
     if !is_root() {

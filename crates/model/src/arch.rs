@@ -1,12 +1,16 @@
 //! Architectures of guests: what an architecture is called, by whom.
 //!
-//! What else differs is asked of this value by the crate that knows it: the format of an image in
-//! `kernel`, the machine of a guest in `lab`, calls and exceptions in `instruments`.
+//! Other differences are known to the crate that deals with them: the format of an image in `kernel`, the machine of a
+//! guest in `lab`, calls and exceptions in `instruments`.
+//!
+//! In `kernel` it is `image/arm64.rs`; in `lab` `vm/board.rs`, `vm/firmware/`, `vm/agent.rs`, `vm/kernels/asked.rs`
+//! and `lists.rs` for packages, `modules/toolchain.rs` for compilers; in the plugins plugins/qemu/arch_*.c; of BPF
+//! programs crates/sys/bpf/arch.h. scripts/guest.sh builds the agent.
 
 use crate::class::words;
 
 words! {
-    /// An architecture.
+    /// The architecture of a kernel, and of the programs that run on it.
     Arch, "architecture",
     /// x86-64.
     X86_64 = "x86-64",
@@ -15,10 +19,10 @@ words! {
 }
 
 impl Arch {
-    /// That of this program.
+    /// The architecture that this program was compiled for.
     #[cfg(target_arch = "x86_64")]
     pub const OWN: Arch = Arch::X86_64;
-    /// That of this program.
+    /// The architecture that this program was compiled for.
     #[cfg(target_arch = "aarch64")]
     pub const OWN: Arch = Arch::Arm64;
 
@@ -38,7 +42,7 @@ impl Arch {
         }
     }
 
-    /// As the kernel's build has it (`ARCH`).
+    /// The kernel build's name for it (`ARCH`).
     pub fn kbuild(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",

@@ -9,14 +9,16 @@ mod fault;
 mod limit;
 mod other;
 pub mod quantities;
+mod rate;
 mod record;
 mod stamp;
 
-pub use arm::{AGAIN, BenchArm, Planted, rate_of, rate_word};
+pub use arm::{AGAIN, BenchArm, Planted};
 pub use fault::Fault;
 pub use limit::{GENERATOR_BOUND, Limit};
 pub use other::Other;
-pub use record::{LATENCY, Measured, RING_FULL, Since};
+pub use rate::{Offered, rate_of, rate_word};
+pub use record::{BlockRates, LATENCY, RING_FULL, Since};
 pub use stamp::{STAMP_BYTES, STAMP_MAGIC, Stamp};
 
 use std::collections::BTreeMap;
@@ -38,7 +40,7 @@ words! {
 }
 
 words! {
-    /// What handles the packets.
+    /// The program or kernel path that handles the packets.
     DataPath, "data path",
     /// An XDP program in the driver.
     Xdp = "xdp",
@@ -72,7 +74,7 @@ words! {
 
 impl DataPath {
     /// All that support a bench, usually the fastest first.
-    pub fn of(bench: Bench) -> &'static [DataPath] {
+    pub fn for_bench(bench: Bench) -> &'static [DataPath] {
         match bench {
             Bench::Drop => &[
                 DataPath::Xdp,
@@ -124,8 +126,7 @@ words! {
 pub const FRAME_BYTES_LEAST: u32 = 60;
 /// Maximum frame length.
 pub const FRAME_BYTES_MOST: u32 = 1514;
-/// The classic Internet mix, as it is used since RFC 6985 gave mixes names: bytes of a
-/// frame, without FCS, and their number among twelve.
+/// The classic Internet mix, by the names of RFC 6985: bytes of a frame, without FCS, and their number among twelve.
 pub const IMIX: [(u32, u32); 3] = [(60, 7), (566, 4), (1514, 1)];
 
 /// The length of frames.
@@ -217,15 +218,6 @@ impl Frames {
 /// Maximum number of additional map lookups per packet.
 pub const LOOKUPS_MOST: u32 = 64;
 
-/// The offered load of all CPUs together.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Offered {
-    /// The maximum of the generator.
-    Most,
-    /// Frames per second.
-    Pps(f64),
-}
-
 /// Counters of the generator on one CPU since it was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generated {
@@ -284,8 +276,8 @@ pub struct CpuUse {
     pub busy: f64,
     /// The same by a second method, if available.
     pub second: Option<f64>,
-    /// The part of `busy` that tasks of other programs had: neither plumb's own and what it started, nor the
-    /// kernel's. As the second method tells it.
+    /// The part of `busy` that tasks of other programs had: neither plumb's own and what it started, nor the kernel's.
+    /// By the second method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<f64>,
     /// Steal time, in a guest.
@@ -361,7 +353,7 @@ mod tests {
     fn paths_have_benches() {
         for path in DataPath::ALL {
             let benches = Bench::ALL.iter();
-            assert!(benches.clone().any(|b| DataPath::of(*b).contains(path)));
+            assert!(benches.clone().any(|b| DataPath::for_bench(*b).contains(path)));
         }
     }
 }

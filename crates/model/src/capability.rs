@@ -19,7 +19,7 @@ pub enum Availability {
         detail: String,
         /// Why the rest did not work.
         reason: String,
-        /// What to do to get the rest.
+        /// The remedy for the rest.
         remedy: String,
     },
     /// It was tried, and it did not work.
@@ -80,7 +80,7 @@ impl Group {
     pub const ALL: [Self; 6] =
         [Self::Vm, Self::Functions, Self::Stages, Self::Profile, Self::Packets, Self::Resources];
 
-    /// The heading.
+    /// Its heading in the list.
     pub fn title(self) -> &'static str {
         match self {
             Self::Vm => "virtual machine",
@@ -98,11 +98,11 @@ impl Group {
 pub struct Capability {
     /// A stable name for scripts: `fentry`, `xdp-native`, `qemu-plugin`.
     pub id: String,
-    /// What it is for.
+    /// The group of instruments that needs it.
     pub group: Group,
-    /// What was tried.
+    /// The trial, in words.
     pub what: String,
-    /// The result.
+    /// Whether it works, and if not, why.
     pub verdict: Availability,
     /// How long the trial took, in milliseconds.
     pub took_ms: f64,
@@ -161,11 +161,11 @@ impl Lab {
 /// Everything that `plumb doctor` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Doctor {
-    /// The machine.
+    /// The machine that was examined.
     pub machine: Machine,
     /// The capabilities, in the order of [`Group::ALL`].
     pub capabilities: Vec<Capability>,
-    /// The labs.
+    /// Each lab, with its instruments.
     pub labs: Vec<Lab>,
     /// Total time of the trials, in milliseconds.
     pub took_ms: f64,

@@ -4,14 +4,14 @@
 use crate::recording::{FunctionId, Recording, THREAD_MODULE};
 use crate::symbol::{base_name, is_called};
 
-/// What separates the functions of a chain.
+/// The separator of functions in a chain.
 const BETWEEN: char = ';';
 
-/// The functions of the calling-context tree that a name given by a user means. A plain name is the
-/// function of the source, with all its clones and parts (`f`, `f.isra.0`, `f.cold`): which of them a
-/// kernel has is its compiler's choice. A name with such a suffix is that symbol alone, or the
-/// function where there is no such symbol. Where there is none, those of C++ or Rust are meant that are
-/// called so ([`is_called`]). A thread is no function, unless there is no other of its name.
+/// The functions of the calling-context tree that a user's name stands for. A plain name is the function of the source,
+/// with all its clones and parts (`f`, `f.isra.0`, `f.cold`): which of them a kernel has is its compiler's choice. A
+/// name with such a suffix is that symbol alone, or the function where there is no such symbol. Where there is none, it
+/// means the C++ or Rust functions of that name ([`is_called`]). A thread counts as a function only if nothing else has
+/// its name.
 pub fn functions(recording: &Recording, name: &str) -> Vec<FunctionId> {
     let mut used = vec![false; recording.functions.len()];
     for node in &recording.nodes {
@@ -67,7 +67,7 @@ pub fn names(chain: &str) -> impl DoubleEndedIterator<Item = &str> {
 }
 
 /// A chain in a sentence: "skb_dequeue below usbnet_bh".
-pub fn told(chain: &str) -> String {
+pub fn chain_text(chain: &str) -> String {
     let names: Vec<&str> = names(chain).rev().collect();
     names.join(" below ")
 }
@@ -78,9 +78,9 @@ mod tests {
 
     use super::*;
 
-    /// Check that a chain is met from the outermost function inwards, with others between, and
-    /// that what is below its last is below it; that a plain name has its clones, and that of a clone
-    /// only itself, or the function where there is no such clone.
+    /// Check that a chain is met from the outermost function inwards, with others between, and that callees of its last
+    /// function are below it; that a plain name includes its clones, and a clone's name only that clone, or the
+    /// function where there is no such clone.
     #[test]
     fn chains() {
         let mut recording = Recording::default();
@@ -116,6 +116,6 @@ mod tests {
         assert_eq!(functions(&recording, "b.isra.1"), [2, 4]);
         assert_eq!(functions(&recording, "d"), [0; 0]);
         assert_eq!(found("c;a"), [0; 0]);
-        assert_eq!(told("a;b"), "b below a");
+        assert_eq!(chain_text("a;b"), "b below a");
     }
 }

@@ -13,9 +13,9 @@ pub use link::{Devices, Link, LinkFacts};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} `{got}`; expected one of {}", .valid.join(", "))]
 pub struct UnknownWord {
-    /// What was expected ("protocol").
+    /// The expected kind of word ("protocol").
     pub what: &'static str,
-    /// What was given.
+    /// The given text.
     pub got: String,
     /// All valid words.
     pub valid: Vec<&'static str>,
@@ -68,7 +68,7 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// What the workload sends.
+    /// The protocol of the workload.
     Proto, "protocol",
     /// ICMP echo over a raw socket, as `ping` does.
     Raw = "raw",
@@ -211,9 +211,9 @@ impl<'de> Deserialize<'de> for Context {
 /// Protocol and direction ("udp tx"): what each table of a report is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class {
-    /// The protocol.
+    /// The protocol of the packets.
     pub proto: Proto,
-    /// The direction.
+    /// Sending, receiving, forwarding or other work.
     pub direction: Direction,
 }
 

@@ -7,7 +7,7 @@ mod name;
 use serde::{Deserialize, Serialize};
 
 pub use declared::{EVENTS, Event, Source, find, is_time};
-pub use name::{Asked, Mode, NameError, Ratio, nearest, with_mode, within};
+pub use name::{EventRequest, Mode, NameError, Ratio, nearest, with_mode, within};
 
 use crate::class::words;
 use crate::quantity::{Declared, Kind};
@@ -15,14 +15,14 @@ use crate::quantity::{Declared, Kind};
 /// The instrument that counts events.
 pub const INSTRUMENT: &str = "events";
 
-/// Events of a block, by event and, if asked for, by CPU as well.
+/// Events of a block, by event and optionally by CPU.
 pub const COUNT: Declared =
     Declared::new(INSTRUMENT, "count", "events", Kind::Count).by_number("CPU").by_label("event");
 /// The same of events that are times: `task-clock`, `cpu-clock`.
 pub const TIME: Declared =
     Declared::new(INSTRUMENT, "time", "ns", Kind::Duration).by_number("CPU").by_label("event");
-/// Of these, those of tasks: of the threads of a process that have one name. The number is that of a
-/// thread of the recording, which stands for them.
+/// Events by task: by the threads of a process that share a name. The number is one of these threads in the recording,
+/// which stands for them.
 pub const TASK_COUNT: Declared = Declared::new(INSTRUMENT, "count by task", "events", Kind::Count)
     .by_number("thread")
     .by_label("event");
@@ -37,11 +37,11 @@ pub const ENABLED: Declared =
 pub const RUNNING: Declared =
     Declared::new(INSTRUMENT, "running", "ns", Kind::Duration).by_label("event");
 
-/// What is counted, in a table of its own.
+/// The counted quantities, in a table of their own.
 pub const COUNTED: [&Declared; 4] = [&COUNT, &TIME, &TASK_COUNT, &TASK_TIME];
 /// The key of what counts are broken down by, in [`Recording::environment`](crate::recording::Recording).
 pub const BROKEN_DOWN: &str = "events.by";
-/// Of these, by who caused them: the call graph.
+/// The call graph of who caused them.
 pub const CALLERS: Declared =
     Declared::new(INSTRUMENT, "callers", "events", Kind::Count).of_events();
 
@@ -50,7 +50,7 @@ words! {
     Focus, "focus",
     /// Tasks: starting, switching, waking up, ending.
     Process = "process",
-    /// What CPUs execute.
+    /// Execution by CPUs.
     Cpu = "cpu",
     /// Pages, caches and allocations.
     Memory = "memory",
@@ -65,13 +65,13 @@ words! {
 }
 
 words! {
-    /// What counts are broken down by.
+    /// The breakdown of counts.
     By, "breakdown",
     /// CPUs.
     Cpu = "cpu",
     /// Tasks: the threads of one name.
     Task = "task",
-    /// Layers of the kernel: that of the code that caused it.
+    /// The kernel layer of the code that caused it.
     Layer = "layer",
     /// The call graph of who caused it.
     Stack = "stack",
@@ -81,12 +81,12 @@ words! {
     /// Whose events are counted, unless the filter names a process or a cgroup.
     #[derive(Default)]
     Whose, "scope of events",
-    /// Those of all CPUs.
+    /// Events of all CPUs.
     #[default]
     All = "all",
-    /// Those of programs that this process starts from now on, each from its exec.
+    /// Events of programs that this process starts from now on, each from its exec.
     Started = "started",
-    /// Those of this thread, and of threads that it starts.
+    /// Events of this thread and the threads that it starts.
     Own = "own",
 }
 
@@ -99,11 +99,11 @@ pub struct EventsSpec {
     pub whose: Whose,
     /// The directory of the cgroup, if the filter names one.
     pub cgroup: Option<String>,
-    /// What counts are broken down by.
+    /// The breakdown of counts.
     pub by: Option<By>,
 }
 
-/// What is counted, in an experiment.
+/// The events to count, in an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Events {
@@ -116,19 +116,19 @@ pub struct Events {
     /// Ratios of two events, like `page-faults/task-clock`: both are counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ratios: Vec<String>,
-    /// What counts are broken down by.
+    /// The breakdown of counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
 }
 
 impl Events {
-    /// Whether nothing is asked for.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         *self == Events::default()
     }
 
-    /// The names of all that is to be counted, each once: of the focuses, those that were named, and
-    /// those of ratios; without any, the default ones.
+    /// The names of all events to count, each once: focuses, named events and the terms of ratios; without any, the
+    /// default ones.
     pub fn all(&self) -> Vec<String> {
         let focus = self.focus.iter();
         let of_focus = focus.flat_map(|focus| EVENTS.iter().filter(|e| e.focus == *focus));
@@ -158,7 +158,7 @@ impl Events {
             Ratio::parse(text).map_err(|why| ("ratios", why.to_string()))?;
         }
         for name in &self.names {
-            match Asked::parse(name) {
+            match EventRequest::parse(name) {
                 // Among others it is a row with the reason.
                 Ok(_) | Err(NameError::Unknown { .. }) => {}
                 Err(why) => return Err(("names", why.to_string())),
@@ -197,8 +197,7 @@ mod tests {
         assert!(default.contains(&"page-faults".into()));
     }
 
-    /// Check that names that can be nothing are refused, with the key; one that only is not known is
-    /// not.
+    /// Check that impossible names are refused, with the key, and names that are merely unknown are not.
     #[test]
     fn checked() {
         let of = |names: &[&str], ratios: &[&str]| Events {

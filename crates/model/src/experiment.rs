@@ -1,7 +1,10 @@
-//! The experiment file: what varies, what is fixed, what is sent, and which claims about the
-//! results are tested. One format for every experiment.
+//! The experiment file: varied and fixed settings, the workload, and claims to test on the results. One format for
+//! every experiment.
 //!
 //! docs/reference/experiment.md describes it for users.
+//!
+//! `check.rs` and `check/arms.rs` have the rules. Command lines are experiments, too: `plumb` makes
+//! them in `commands/path/args.rs` and `commands/bench/args.rs`, for example.
 
 pub mod acting;
 mod arms;
@@ -21,7 +24,7 @@ mod measured;
 mod module;
 mod nft;
 mod nic;
-mod old;
+mod objects;
 mod outside;
 mod qdisc;
 mod samples;
@@ -49,8 +52,8 @@ pub use error::{ExperimentError, Key};
 pub use figure::{At, Figure, Marked, number_of};
 pub use hosts::{buffer_of, default_of_hosts, is_of_hosts, is_of_web, link_of};
 pub use knobs::{
-    Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, ONLY_ARM, Offload, Recorded, Said, Takes,
-    Vary, files, of_files,
+    ArmNaming, Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, ONLY_ARM, Offload, Recorded,
+    Takes, Vary, files, of_files,
 };
 pub use lasting::DURATION;
 pub use machine::{MachinePlan, OwnDisk, OwnNic, is_of_nic};
@@ -61,23 +64,21 @@ pub use nic::{
     Channel, Coalescing, Ends, NO_CPUS, NicSettings, Polling, Ring, Steering, cpu_list, listed,
     module_options,
 };
-pub use old::current;
 pub use qdisc::Qdisc;
 pub use samples::Samples;
 pub use scan::Scan;
 pub use setup::{FileSize, Setup};
 pub use shares::{PublishedShare, Shares};
 pub use time::{Share, Time};
-pub(crate) use trace::number;
-pub use trace::{Condition, FIELDS as OF_CALLS, Of as OfCall, Trace};
+pub use trace::Trace;
 pub use within::Within;
 pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
+use crate::calls::TIMED;
 use crate::class::words;
 use crate::events::Events;
 use crate::recording::Recording;
 use crate::spans::Spans;
-use crate::trace::TIMED;
 
 words! {
     /// Where the packets run.
@@ -93,7 +94,7 @@ words! {
 }
 
 words! {
-    /// What generates the packets.
+    /// The kind of workload.
     #[derive(Default)]
     Kind, "kind of workload",
     /// Single packets, each sent when the previous one has arrived.
@@ -107,7 +108,7 @@ words! {
     Http = "http",
     /// Generated frames, on a data path.
     Frames = "frames",
-    /// A command.
+    /// A command, with its arguments.
     Command = "command",
     /// The machine's own traffic.
     Traffic = "traffic",
@@ -137,7 +138,7 @@ pub struct Experiment {
     /// Names of the instruments; none for the default of the lab and the workload.
     #[serde(default)]
     pub instruments: Option<Vec<String>>,
-    /// The lab.
+    /// The lab to measure in.
     #[serde(default)]
     pub lab: Lab,
     /// The number of hosts: two guests with a wire between them, or one.
@@ -159,10 +160,10 @@ pub struct Experiment {
     /// Repetitions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub blocks: Blocks,
-    /// What is built before anything is measured.
+    /// Builds before anything is measured.
     #[serde(default, skip_serializing_if = "Build::is_empty")]
     pub build: Build,
-    /// What is done in a guest before a command is measured.
+    /// Steps in a guest before a command is measured.
     #[serde(default, skip_serializing_if = "Setup::is_empty")]
     pub setup: Setup,
     /// Which packets are observed.
@@ -198,7 +199,7 @@ pub struct Experiment {
     /// Sysctls to change one at a time, each an additional arm.
     #[serde(default)]
     pub scan: Option<Scan>,
-    /// Arms that are written out, in addition to those of `vary`.
+    /// Arms written out, in addition to the product of `vary`.
     #[serde(default, rename = "arm", skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<NamedArm>,
     /// Published results, for comparison.
@@ -219,9 +220,9 @@ pub struct Experiment {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedArm {
-    /// Its name.
+    /// The arm's name in recordings.
     pub name: String,
-    /// Its settings, over those of `[knobs]`.
+    /// The arm's own settings, which override `[knobs]`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub knobs: Knobs,
 }
@@ -229,7 +230,7 @@ pub struct NamedArm {
 /// Limit, so that a typing error does not result in years of measuring.
 const MAX_ARMS: usize = 10_000;
 
-/// A file that is written has only what it says something about.
+/// A written file leaves out what is at its default.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -242,7 +243,7 @@ impl Experiment {
     pub fn parse(text: &str) -> Result<Experiment, ExperimentError> {
         let experiment: Experiment =
             toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))?;
-        experiment.judge().map_err(|mistake| ExperimentError::of(text, mistake))?;
+        experiment.judge().map_err(|mistake| ExperimentError::at_line(text, mistake))?;
         Ok(experiment)
     }
 

@@ -1,5 +1,4 @@
-//! Two hosts and a wire between them, in virtual time: what an arm says of them, the messages of
-//! their guests, and what is measured of them.
+//! Two hosts and a wire between them, in virtual time: their settings in an arm, their load, and their quantities.
 //!
 //! Each host is a guest with a CPU of its own whose clock counts instructions. The wire is modelled
 //! by a plugin of QEMU (plugins/qemu/wire.c).
@@ -7,17 +6,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::class::words;
-use crate::message::RunPlan;
 use crate::quantity::{Declared, Kind, Repeats};
 use crate::recording::Arm;
-use crate::web::{WebLoad, WebPlan};
+use crate::web::WebLoad;
 
 words! {
     /// One of two hosts.
     Side, "host",
-    /// The sender.
+    /// The host that sends.
     Tx = "tx",
-    /// The receiver.
+    /// The host that receives.
     Rx = "rx",
 }
 
@@ -34,7 +32,7 @@ impl Side {
 /// A guest that is one of two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostOf {
-    /// Which.
+    /// Which of the two hosts.
     pub side: Side,
     /// The speed of its CPU: an instruction takes 1 << shift nanoseconds.
     pub icount_shift: u8,
@@ -44,7 +42,7 @@ pub struct HostOf {
 
 /// The name of the instrument of two guests.
 pub const INSTRUMENT: &str = "wire";
-/// That of two namespaces of this machine, whose clock is this machine's.
+/// The instrument of two namespaces of this machine, timed by this machine's clock.
 pub const CLOCKED: &str = "sockets";
 
 /// Whether an instrument is one of two hosts.
@@ -78,7 +76,7 @@ pub const TURNS: Declared = Declared::new(INSTRUMENT, "turns", "turns/s", Kind::
 /// Time from a request to the whole answer: of all turns of a block.
 pub const TURN: Declared =
     Declared::new(INSTRUMENT, "turn", "ns", Kind::Duration).exactly().by_label("of all turns");
-/// What there is of all turns of a block.
+/// The figures over all turns of a block.
 pub const TURN_LABELS: [&str; 5] = ["mean", "least", "median", "99%", "most"];
 /// The part of the time in which a host's CPU executed instructions.
 pub const BUSY: Declared =
@@ -107,7 +105,7 @@ pub const INSTRUCTIONS_PER_BYTE: Declared = ratio("instructions per byte", "inst
 pub const FRAMES: Declared = each("frames", "frames");
 /// Their bytes, with preamble, FCS and gap.
 pub const WIRE_BYTES: Declared = each("bytes on the wire", "bytes");
-/// Of these frames, those that the wire lost.
+/// Frames that the wire lost.
 pub const LOST: Declared = each("frames lost", "frames");
 /// Frames that a host's NIC had no room for, and kept until it had.
 pub const HELD: Declared = each("frames held", "frames");
@@ -118,7 +116,7 @@ pub const LONGEST_WAIT: Declared =
     Declared::new(INSTRUMENT, "longest wait for the wire", "ns", Kind::Duration)
         .exactly()
         .by_label("host");
-/// Of a web server: bytes that its disk read, by bytes of payload. What the kernel reads ahead counts too.
+/// A web server's disk reads, in bytes per byte of payload; read-ahead counts, too.
 pub const FROM_DISK: Declared =
     Declared::new(INSTRUMENT, "read from disk", "share", Kind::Share).exactly();
 /// Segments that the sender sent again.
@@ -126,8 +124,8 @@ pub const RETRANSMITTED: Declared = count("retransmitted", "segments");
 /// Segments with data: of the sender those that it sent, those sent again included; of the receiver those
 /// that came to it.
 pub const SEGMENTS: Declared = each("segments", "segments");
-/// What the kernel made of the socket buffer that was asked for, or its default: of the sender to
-/// send, of the receiver to receive.
+/// The socket buffer that the kernel gave, on request or by default: the sender's for sending, the receiver's for
+/// receiving.
 pub const BUFFER: Declared = each("socket buffer", "bytes");
 
 /// Where instructions of both hosts are counted by function: the bytes of payload of a block, which its
@@ -136,7 +134,7 @@ pub const PAYLOAD: Declared = Declared::new("exact", "payload", "bytes", Kind::C
 /// The kernel's instructions of a host, counted apart from its functions.
 pub const COUNTED_IN_KERNEL: Declared =
     Declared::new("exact", "in the kernel", "instructions", Kind::Count).exactly().by_label("host");
-/// Those of programs of a host.
+/// The instructions of a host's programs.
 pub const COUNTED_IN_PROGRAMS: Declared =
     Declared::new("exact", "in programs", "instructions", Kind::Count).exactly().by_label("host");
 
@@ -186,14 +184,14 @@ pub const ALL: &[Declared] = &[
     FROM_DISK,
 ];
 
-/// A wire.
+/// The wire between two hosts, in virtual time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wire {
     /// Bits per second.
     pub rate_bps: u64,
     /// Time from one end to the other.
     pub delay_ns: u64,
-    /// What it varies by: up to so much is added for each frame.
+    /// Its maximum variation: up to this much is added for each frame.
     pub jitter_ns: u64,
     /// Frames lost, of a billion.
     pub loss_ppb: u64,
@@ -202,14 +200,14 @@ pub struct Wire {
 /// The knobs of a wire.
 pub const WIRE_KEYS: [&str; 4] = ["wire_rate", "wire_delay", "wire_jitter", "wire_loss"];
 
-/// What a wire adds to a frame: preamble (8), FCS (4) and gap (12).
+/// A wire's overhead per frame: preamble (8), FCS (4) and gap (12).
 pub const WIRE_OVERHEAD_BYTES: u64 = 24;
 /// The header of a frame.
 pub const HEADER_BYTES: u64 = 14;
 
 impl Wire {
     /// The wire of an arm.
-    pub fn of(arm: &Arm) -> Wire {
+    pub fn from_arm(arm: &Arm) -> Wire {
         let read = |key: &str, parse: fn(&str) -> Result<u64, String>| {
             // Levels have been checked.
             arm.level(key).and_then(|level| parse(level).ok()).unwrap_or(0)
@@ -226,7 +224,7 @@ impl Wire {
     /// frames over at once.
     pub fn of_one_guest(arm: &Arm) -> Option<Wire> {
         let has = |key: &&str| arm.knobs.contains_key(*key);
-        WIRE_KEYS.iter().any(has).then(|| Wire::of(arm))
+        WIRE_KEYS.iter().any(has).then(|| Wire::from_arm(arm))
     }
 
     /// Check that two hosts can be kept together: between two of their barriers passes less time
@@ -248,7 +246,7 @@ impl Wire {
         }
     }
 
-    /// How long a frame with so many bytes of payload occupies it.
+    /// How long a frame with this much payload occupies the wire.
     pub fn occupied_ns(&self, mtu_bytes: u64) -> f64 {
         let bits = 8 * (mtu_bytes + HEADER_BYTES + WIRE_OVERHEAD_BYTES);
         bits as f64 * 1e9 / self.rate_bps as f64
@@ -278,10 +276,10 @@ fn number(text: &str, units: &[(&str, f64)], what: &str) -> Result<f64, String> 
 pub fn rate_of(text: &str) -> Result<u64, String> {
     const UNITS: &[(&str, f64)] =
         &[("M", 1e6), ("Mbit", 1e6), ("G", 1e9), ("Gbit", 1e9), ("k", 1e3), ("kbit", 1e3)];
-    let told = |why: String| {
+    let with_example = |why: String| {
         format!("{why}; expected bits per second like 1G, 2.5G or 100M, from 100k to 100G")
     };
-    let rate = number(text, UNITS, "rate").map_err(told)?;
+    let rate = number(text, UNITS, "rate").map_err(with_example)?;
     match (1e5..=1e11).contains(&rate) {
         true => Ok(rate.round() as u64),
         false => Err(format!("invalid rate `{text}`; expected 100k to 100G")),
@@ -297,8 +295,8 @@ pub fn time_of(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);
     }
-    let told = |why: String| format!("{why}; expected like 1us, 250ns or 10ms");
-    let time = number(text, UNITS, "time").map_err(told)?;
+    let with_example = |why: String| format!("{why}; expected like 1us, 250ns or 10ms");
+    let time = number(text, UNITS, "time").map_err(with_example)?;
     match time <= 1e9 {
         true => Ok(time.round() as u64),
         false => Err(format!("invalid time `{text}`; expected at most 1s")),
@@ -313,8 +311,8 @@ pub fn loss_of(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);
     }
-    let told = |why: String| format!("{why}; expected a percentage like 0.1%");
-    let loss = number(text, &[("%", 1e7)], "loss").map_err(told)?;
+    let with_example = |why: String| format!("{why}; expected a percentage like 0.1%");
+    let loss = number(text, &[("%", 1e7)], "loss").map_err(with_example)?;
     match loss <= 5e8 {
         true => Ok(loss.round() as u64),
         false => Err(format!("invalid loss `{text}`; expected at most 50%")),
@@ -334,7 +332,7 @@ words! {
     Wrk = "wrk",
 }
 
-/// What is sent between two hosts in a block.
+/// The load between two hosts in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HostLoad {
     /// Bytes in one direction, over connections of their own, as fast as they go.
@@ -368,7 +366,7 @@ impl HostLoad {
     /// The most connections that share a stream.
     pub const MAX_CONNECTIONS: u32 = 64;
 
-    /// The number of its TCP connections; by that of echoes and of a web server both hosts keep in step.
+    /// The number of its TCP connections; for echoes and a web server, the one that keeps both hosts in step.
     pub fn connections(self) -> u32 {
         match self {
             HostLoad::Stream { connections, .. } => connections.max(1),
@@ -399,23 +397,7 @@ impl HostLoad {
     }
 }
 
-/// What one of two hosts is to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostPlan {
-    /// Which of them, and its settings.
-    pub links: RunPlan,
-    /// What is sent.
-    pub load: HostLoad,
-    /// The size asked for of its socket's buffer; none for the kernel's own.
-    pub buffer_bytes: Option<u32>,
-    /// Of the sender, if it is a web server.
-    pub web: Option<WebPlan>,
-    /// Repetitions.
-    pub blocks: u32,
-}
-
-/// The values of a wire's plugin at one time, of one host. The order is that of `enum wire_value`
-/// (plugins/qemu/wire.h).
+/// A wire plugin's values at one time, for one host, in the order of `enum wire_value` (plugins/qemu/wire.h).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latch {
     /// Time since both hosts were connected, by the clock that both have.
@@ -430,11 +412,11 @@ pub struct Latch {
     pub busy_ns: u64,
     /// Lost by the wire.
     pub lost: u64,
-    /// Longer than its MTU: lost as well.
+    /// Frames longer than its MTU, also lost.
     pub too_long: u64,
     /// Frames that arrived.
     pub arrived: u64,
-    /// Of these, kept by the NIC for want of room.
+    /// Received frames that the NIC held because its ring was full.
     pub held: u64,
     /// Frames sent while there was no wire.
     pub unconnected: u64,
@@ -451,7 +433,7 @@ impl Latch {
     pub const VALUES: usize = 13;
 
     /// From the plugin's values.
-    pub fn of(values: [u64; Latch::VALUES]) -> Latch {
+    pub fn from_values(values: [u64; Latch::VALUES]) -> Latch {
         let [
             clock_ns,
             instructions,
@@ -492,7 +474,7 @@ pub struct KernelIdle {
     pub before: Latch,
     /// After the end.
     pub after: Latch,
-    /// How long the kernel says that it was idle between both.
+    /// The kernel's own figure of idle time between both.
     pub idle_ns: u64,
 }
 
@@ -525,7 +507,7 @@ pub struct HostBlock {
     pub interrupts: u64,
     /// Runs of the softirq NET_RX, in which NICs are polled.
     pub polls: u64,
-    /// Frames that its NIC dropped for want of room, if it counts them.
+    /// Frames that the host's NIC dropped because its ring was full, if it counts them.
     pub missed: Option<u64>,
     /// Its idle time as the kernel counts it, if it does.
     pub kernel_idle: Option<KernelIdle>,
@@ -538,7 +520,7 @@ pub struct HostBlock {
     pub buffer_bytes: Option<u64>,
     /// Bytes that its disk read, if it has one.
     pub disk_bytes: Option<u64>,
-    /// Bytes that were asked for and did not come as they should, by cause.
+    /// Requested bytes that did not arrive as they should, by cause.
     pub failed: Vec<(String, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! The layers of the kernel that functions belong to. kernel/rules/layers.toml says which.
+//! The layers of the kernel that functions belong to, as in kernel/rules/layers.toml.
 
 /// The layer of user code, which no rule assigns.
 pub const APPLICATION: &str = "application";
@@ -51,7 +51,7 @@ pub const LAYERS: &[&str] = {
 mod tests {
     use super::*;
 
-    /// Check that all layers are those of the path, followed by the shared ones.
+    /// Check that all layers are the path's, followed by the shared ones.
     #[test]
     fn in_order() {
         let both: Vec<&str> = PATH.iter().chain(&SHARED).copied().collect();

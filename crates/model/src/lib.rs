@@ -3,10 +3,12 @@
 
 pub mod arch;
 pub mod bench;
+pub mod calls;
 pub mod capability;
 pub mod chain;
 pub mod class;
 pub mod code;
+pub mod condition;
 pub mod events;
 pub mod experiment;
 pub mod hosts;

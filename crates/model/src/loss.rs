@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{plural, thousands};
 
-/// What causes are about: they are declared in the plural.
+/// The nouns of causes, in the plural as declared.
 const NOUNS: &[&str] = &[
     "call",
     "change",
@@ -31,9 +31,9 @@ const NOUNS: &[&str] = &[
     "trace",
     "tracepoint",
 ];
-/// Verbs of these, in the plural and in the singular.
+/// Verbs of such nouns, in the plural and in the singular.
 const VERBS: &[(&str, &str)] = &[("are", "is"), ("were", "was"), ("have", "has")];
-/// The noun is among so many words at the beginning of a cause.
+/// The noun is among this many words at the beginning of a cause.
 const BEFORE: usize = 4;
 
 /// Something that was lost, missed or could not be attributed.
@@ -43,12 +43,12 @@ pub struct Loss {
     pub cause: String,
     /// How often.
     pub count: u64,
-    /// What it means for the figures.
+    /// Its effect on the figures.
     pub meaning: String,
 }
 
 impl Loss {
-    /// A loss.
+    /// Something that happened `count` times, and its effect on figures.
     pub fn new(cause: &str, count: u64, meaning: impl Into<String>) -> Loss {
         Loss { cause: cause.into(), count, meaning: meaning.into() }
     }
@@ -64,7 +64,7 @@ impl Loss {
         let Some(at) = words.iter().take(BEFORE).position(|word| singular(word).is_some()) else {
             return format!("{count} {}", self.cause);
         };
-        // The noun, and one that is beside it: `functions or tracepoints`.
+        // The noun, possibly with another: `functions or tracepoints`.
         let beside = matches!(words.get(at + 1), Some(&("or" | "and"))).then_some(at + 2);
         for at in [Some(at), beside].into_iter().flatten() {
             if let Some(word) = words.get_mut(at) {

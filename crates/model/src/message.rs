@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{BenchArm, Limit, Measured};
+use crate::bench::{BenchArm, BlockRates, Limit};
 use crate::class::{Family, Link, Proto};
 use crate::experiment::{DiskPlan, FromDevice, NicSettings, Offload, Qdisc, Ruleset};
-use crate::hosts::{HostBlock, HostPlan, Latch, Side};
+use crate::hosts::{HostBlock, HostLoad, Latch, Side};
 use crate::quantity::Figure;
 use crate::reads::FileReads;
 use crate::recording::Ledger;
 use crate::timing::{Attached, TimingSpec, Window};
+use crate::web::WebPlan;
 
 /// Raised with any change of the messages below: `plumb` and its agent are built
 /// together, but a saved guest may be older.
@@ -30,7 +31,7 @@ pub enum Request {
     WriteFile {
         /// Its path in the guest.
         path: String,
-        /// Its permissions.
+        /// Its permission bits.
         mode: u32,
     },
     /// A piece of the file being written; an empty one ends it.
@@ -63,7 +64,7 @@ pub enum Request {
     Time {
         /// The settings of the instrument.
         spec: TimingSpec,
-        /// The workload.
+        /// The workload, and what to set up before it.
         plan: RunPlan,
         /// Whether to repeat every block without the instrument, alternating, to measure the
         /// overhead.
@@ -76,12 +77,12 @@ pub enum Request {
         prefixes: Vec<String>,
         /// Prefixes to leave out.
         skip: Vec<String>,
-        /// The topology to set up before: the settings are those of its namespaces.
+        /// The topology to set up before: the settings apply to its namespaces.
         plan: RunPlan,
     },
     /// Unpack the files that came with the guest, and load modules among them.
     Unpack {
-        /// Paths of modules, in load order; those that don't load are no error.
+        /// Paths of modules, in load order; a module that doesn't load is not an error.
         modules: Vec<String>,
     },
     /// Send the vDSO, as chunks.
@@ -104,7 +105,7 @@ pub enum Request {
     BenchLimit(BenchArm),
     /// Measure a block of a bench: [`Reply::BenchBlock`], or [`Reply::BenchCannot`].
     BenchBlock {
-        /// The arm.
+        /// The data path, its frames and their load.
         arm: BenchArm,
         /// Duration of the window.
         window_ns: u64,
@@ -136,7 +137,7 @@ pub enum Reply {
     },
     /// A piece of a file; an empty one ends it.
     Chunk(Vec<u8>),
-    /// The page frames of the pages asked for, in their order; 0 for those that are unknown.
+    /// The page frames of the requested pages, in their order; 0 if unknown.
     Frames(Vec<u32>),
     /// Facts, by dotted key.
     Facts(BTreeMap<String, String>),
@@ -144,7 +145,7 @@ pub enum Reply {
     BlockDone {
         /// Which repetition, from 0.
         index: u32,
-        /// Its packets.
+        /// Counts of the block's packets.
         ledger: Ledger,
     },
     /// Output of a command, or of its peer.
@@ -164,7 +165,7 @@ pub enum Reply {
     /// The rate of the generator alone.
     BenchLimit(Limit),
     /// A block of a bench, and facts about its set-up.
-    BenchBlock(Box<Measured>, BTreeMap<String, String>),
+    BenchBlock(Box<BlockRates>, BTreeMap<String, String>),
     /// A block of one of two hosts; they are sent when both have ended.
     HostBlock(Box<HostBlock>),
     /// After these, the values of the wire when both had ended.
@@ -184,7 +185,7 @@ pub enum Reply {
 /// Pages of a file in the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePages {
-    /// Its path.
+    /// The file's path in the guest.
     pub path: String,
     /// Their offsets in the file, ascending.
     pub offsets: Vec<u64>,
@@ -202,7 +203,7 @@ pub struct Refused {
 /// Whose matter it is that a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusedKind {
-    /// The user's: what was asked for is not there.
+    /// The user's: the request names something that does not exist.
     Asked,
     /// The guest's: it can't be done there.
     CannotRun,
@@ -231,7 +232,7 @@ impl From<std::io::Error> for Refused {
 /// A module that the guest's kernel does not load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotLoaded {
-    /// Its name.
+    /// The name of the module that was refused.
     pub module: String,
     /// Why, in words.
     pub why: String,
@@ -246,9 +247,9 @@ pub struct NotLoaded {
 pub struct Sysctl {
     /// Its name, with dots.
     pub key: String,
-    /// Its value.
+    /// The current value.
     pub value: String,
-    /// Another value that the kernel accepts, or why there is none.
+    /// Another value that the kernel accepts, or why none is known.
     pub other: Result<String, String>,
 }
 
@@ -280,6 +281,21 @@ pub struct CountPlan {
     pub blocks: u32,
 }
 
+/// What one of two hosts is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPlan {
+    /// Which of them, and its settings.
+    pub links: RunPlan,
+    /// What is sent.
+    pub load: HostLoad,
+    /// The requested size of its socket's buffer; none for the kernel's own.
+    pub buffer_bytes: Option<u32>,
+    /// The sender's part, if it is a web server.
+    pub web: Option<WebPlan>,
+    /// Repetitions.
+    pub blocks: u32,
+}
+
 /// A command to run, with its environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandPlan {
@@ -287,7 +303,7 @@ pub struct CommandPlan {
     pub links: RunPlan,
     /// Path of the program.
     pub program: String,
-    /// The arguments, the first of which is its name.
+    /// The arguments, with the program's name first.
     pub words: Vec<String>,
     /// Path and arguments of the peer, if there is one.
     pub peer: Option<(String, Vec<String>)>,
@@ -306,13 +322,13 @@ pub struct CommandPlan {
     pub watch: Option<(u64, u64)>,
     /// The guest's disk, if it has one.
     pub disk: Option<DiskPlan>,
-    /// What is done before the first run.
+    /// Steps before the first run.
     pub setup: SetupPlan,
     /// If the command is `plumb read-file`: what it reads. The program is this one then.
     pub reads: Option<FileReads>,
 }
 
-/// What is done in a guest before a command is run.
+/// Steps in a guest before a command is run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetupPlan {
     /// Modules that have to be loaded by now, by name.
@@ -356,9 +372,9 @@ pub struct CommandEnd {
     pub stopped: bool,
     /// How the peer ended, if it ended before the command.
     pub peer: Option<Exit>,
-    /// Whether the peer had a socket open before the command started, or there is no peer.
+    /// Whether the peer had a socket open before the command started; also true without a peer.
     pub peer_ready: bool,
-    /// What it did beside executing instructions: reads of its disk, page faults.
+    /// Events beside executing instructions: reads of its disk, page faults.
     pub figures: Vec<Figure>,
     /// Names of processes that it left running, which were killed.
     pub left: Vec<String>,
@@ -369,13 +385,13 @@ pub struct CommandEnd {
 /// Times of one function by fentry and fexit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimedFunction {
-    /// Its name.
+    /// The function's symbol.
     pub name: String,
     /// Calls that returned.
     pub calls: u64,
     /// Sum of their times.
     pub total_ns: u64,
-    /// The shortest.
+    /// The shortest time of a call.
     pub min_ns: u64,
     /// Calls within an RCU read-side critical section, in which the probe costs a little less.
     pub in_rcu: u64,
@@ -386,7 +402,7 @@ pub struct TimedFunction {
 /// The traffic and topology of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPlan {
-    /// The protocol.
+    /// The protocol of the packets.
     pub proto: Proto,
     /// The address family.
     pub family: Family,
@@ -428,7 +444,7 @@ pub struct RunPlan {
     pub nics: [NicSettings; 2],
     /// nftables rules.
     pub nft: Option<Ruleset>,
-    /// A qdisc.
+    /// The egress qdisc to set, and on which hosts; none for the default.
     pub qdisc: Option<Qdisc>,
     /// Whether the receiver's device sends, and what; none if a socket does.
     pub from_device: Option<FromDevice>,

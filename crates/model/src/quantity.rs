@@ -1,12 +1,15 @@
 //! Quantities: instruments declare what they measure, and the code that writes, reads, compares and
 //! shows figures uses the declarations.
+//!
+//! An instrument declares a [`Declared`] and adds figures with `Recording::add`; units, intervals and the judge of a
+//! comparison follow from the declaration.
 
 use serde::{Deserialize, Serialize};
 
 use crate::class::words;
 
 words! {
-    /// What kind of figure a quantity has.
+    /// The kind of a quantity's figures.
     Kind, "kind of quantity",
     /// A number: whole, and not negative. Counts of blocks add up.
     Count = "count",
@@ -28,7 +31,7 @@ words! {
 }
 
 words! {
-    /// What the number of calls in a cost counts.
+    /// The unit of the number of calls in a cost.
     Calls, "kind of calls",
     /// Entries of functions.
     Entries = "entries",
@@ -65,11 +68,11 @@ pub struct Declared {
     pub kind: Kind,
     /// Whether it is the same in every run.
     pub repeats: Repeats,
-    /// What the number of calls in its costs counts.
+    /// The unit of the number of calls in its costs.
     pub calls: Calls,
-    /// What the number of an [`Item`] refers to: `CPU`, `queue`.
+    /// The meaning of a [`FigureKey`]'s number: `CPU`, `queue`.
     pub number: Option<&'static str>,
-    /// What the label of an [`Item`] refers to: `cause`, `place`.
+    /// The meaning of a [`FigureKey`]'s label: `cause`, `place`.
     pub label: Option<&'static str>,
 }
 
@@ -143,17 +146,17 @@ pub struct Quantity {
     pub instrument: String,
     /// Its name, unique within the instrument.
     pub name: String,
-    /// Its unit.
+    /// Its unit, such as `ns`, `bytes` or `instructions`.
     pub unit: String,
     /// The kind of figure.
     pub kind: Kind,
     /// Whether it is the same in every run.
     pub repeats: Repeats,
-    /// What the number of calls in its costs counts.
+    /// The unit of the number of calls in its costs.
     pub calls: Calls,
-    /// What the number of an [`Item`] refers to.
+    /// The meaning of a [`FigureKey`]'s number.
     pub number: Option<String>,
-    /// What the label of an [`Item`] refers to.
+    /// The meaning of a [`FigureKey`]'s label.
     pub label: Option<String>,
 }
 
@@ -184,36 +187,36 @@ pub type QuantityId = u32;
 
 /// Which of the figures of a quantity.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Item {
+pub struct FigureKey {
     /// The number of the CPU or queue.
     pub number: Option<u32>,
     /// The name of the cause or place.
     pub label: Option<String>,
 }
 
-impl Item {
+impl FigureKey {
     /// The only one.
-    pub const ONLY: Item = Item { number: None, label: None };
+    pub const ONLY: FigureKey = FigureKey { number: None, label: None };
 
     /// The figure of a number.
-    pub fn number(number: u32) -> Item {
-        Item { number: Some(number), label: None }
+    pub fn number(number: u32) -> FigureKey {
+        FigureKey { number: Some(number), label: None }
     }
 
     /// The figure of a name.
-    pub fn label(label: impl Into<String>) -> Item {
-        Item { number: None, label: Some(label.into()) }
+    pub fn label(label: impl Into<String>) -> FigureKey {
+        FigureKey { number: None, label: Some(label.into()) }
     }
 
     /// The figure of a name and a number.
-    pub fn of(number: u32, label: impl Into<String>) -> Item {
-        Item { number: Some(number), label: Some(label.into()) }
+    pub fn numbered(number: u32, label: impl Into<String>) -> FigureKey {
+        FigureKey { number: Some(number), label: Some(label.into()) }
     }
 }
 
-/// What a scalar is about.
+/// The subject of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Of {
+pub enum Subject {
     /// The run as a whole.
     Run,
     /// An arm, by its index.
@@ -226,11 +229,11 @@ pub enum Of {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scalar {
     /// What it is about.
-    pub of: Of,
+    pub of: Subject,
     /// Which quantity.
     pub quantity: QuantityId,
     /// Which figure of the quantity.
-    pub item: Item,
+    pub item: FigureKey,
     /// In the quantity's unit; NaN if it could not be measured.
     pub value: f64,
 }
@@ -239,7 +242,7 @@ impl Scalar {
     /// The block that it is about, if any.
     pub fn block(&self) -> Option<u32> {
         match self.of {
-            Of::Block(block) => Some(block),
+            Subject::Block(block) => Some(block),
             _ => None,
         }
     }
@@ -248,10 +251,10 @@ impl Scalar {
 /// A figure outside of a recording, such as one that a guest reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// The quantity.
+    /// Its instrument, name and unit.
     pub quantity: Quantity,
     /// Which figure of the quantity.
-    pub item: Item,
+    pub item: FigureKey,
     /// In the quantity's unit.
     pub value: f64,
 }
@@ -259,12 +262,12 @@ pub struct Figure {
 impl Figure {
     /// The only figure of a quantity.
     pub fn new(quantity: &Declared, value: f64) -> Figure {
-        Figure { quantity: quantity.into(), item: Item::ONLY, value }
+        Figure { quantity: quantity.into(), item: FigureKey::ONLY, value }
     }
 
     /// One of several.
     #[must_use]
-    pub fn of(mut self, item: Item) -> Figure {
+    pub fn with_key(mut self, item: FigureKey) -> Figure {
         self.item = item;
         self
     }

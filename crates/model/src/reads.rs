@@ -1,5 +1,4 @@
-//! Reading a file: what `plumb read-file` does, on this machine and in guests, and what is counted
-//! beside it.
+//! Reading a file with `plumb read-file`, on this machine and in guests, and the events counted meanwhile.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +16,11 @@ words! {
     Direct = "direct",
 }
 
-/// The bytes of a call of `read(2)`, if nothing else is asked for: what `cp` and `cat` ask for.
+/// The default bytes per `read(2)`, the same as in `cp` and `cat`.
 pub const CHUNK_BYTES: u32 = 128 << 10;
 
-/// The environment variable with the descriptor of a socket: `plumb read-file` writes a byte to it when
-/// its file is open, and goes on when it receives one.
+/// The environment variable with the descriptor of a socket: `plumb read-file` writes a byte to it when its file is
+/// open, and continues when it receives one.
 pub const HELD: &str = "PLUMB_HELD";
 
 /// How to read a file.

@@ -1,9 +1,8 @@
 //! The contents of a recording: all that a report or a comparison needs, on any machine.
 //!
-//! Costs belong to nodes of a calling-context tree, from which everything else follows: a
-//! function's self cost is the sum over its nodes, its inclusive cost the sum over the subtrees of
-//! its outermost nodes, an edge the nodes of a function below those of another. Ids are dense and
-//! start at 0.
+//! Costs belong to nodes of a calling-context tree, from which everything else follows: a function's self cost is the
+//! sum over its nodes, its inclusive cost the sum over the subtrees of its outermost nodes, an edge the nodes of one
+//! function below another's. Ids are dense and start at 0.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use crate::bench::Hop;
 use crate::class::{Family, Link, Proto};
 use crate::code::FunctionCode;
 use crate::loss::Loss;
-use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
+use crate::quantity::{Declared, Figure, FigureKey, Quantity, QuantityId, Scalar, Subject};
 use crate::samples::{MAX_SAMPLES, Samples, Thread};
 use crate::span::{Call, Span, Stage};
 use crate::spans::{Group, Slice};
@@ -27,6 +26,7 @@ mod merge;
 mod of_threads;
 mod part;
 mod rename;
+mod traces;
 
 pub use merge::{INTO_RUN, MAX_BLOCKS, MERGED, SESSIONS};
 pub use rename::FunctionKey;
@@ -54,7 +54,7 @@ pub struct Recording {
     pub functions: Vec<Function>,
     /// Source files, with the paths that the compiler was given, each once.
     pub source_files: Vec<String>,
-    /// The text of source files, of those that were found where it was recorded.
+    /// The text of source files, as far as they were found on the recorded machine.
     pub source_texts: BTreeMap<SourceFileId, String>,
     /// The calling-context tree; a parent comes before its children.
     pub nodes: Vec<Node>,
@@ -93,12 +93,12 @@ pub struct Recording {
     pub losses: BTreeMap<String, Vec<Loss>>,
     /// Functions and tracepoints that an instrument could not measure, by instrument, each with the
     /// reason.
-    pub unwatched: BTreeMap<String, BTreeMap<String, String>>,
+    pub not_measured: BTreeMap<String, BTreeMap<String, String>>,
     /// Functions that an instrument left out to stay within its limits, in the order in which it
     /// gave them up.
-    pub shed: BTreeMap<String, Vec<String>>,
+    pub over_budget: BTreeMap<String, Vec<String>>,
     /// Settings that a scan did not try, each with the reason.
-    pub untried: BTreeMap<String, String>,
+    pub not_tried: BTreeMap<String, String>,
     /// Whether the run was completed. If not, the contents are valid nevertheless.
     pub complete: bool,
 }
@@ -132,7 +132,7 @@ pub mod env {
     pub const TUNED_COMMAND: &str = "tune.command";
     /// The machine whose echoes are the latency.
     pub const TUNED_PEER: &str = "tune.peer";
-    /// What their CPU use is from: `tracepoints` or `/proc/stat`.
+    /// The source of their CPU use: `tracepoints` or `/proc/stat`.
     pub const HOSTS_CPU_USE: &str = "hosts.cpu_use";
     /// "yes" if the guest ran without an instruction clock.
     pub const QUICK: &str = "clock.quick";
@@ -150,7 +150,7 @@ pub mod env {
     pub const KERNEL_HASH: &str = "kernel.hash";
     /// Its command line.
     pub const CMDLINE: &str = "kernel.cmdline";
-    /// What the options of its configuration that matter to a packet begin with.
+    /// Prefixes of the options in its configuration that matter to a packet.
     pub const CONFIG: &str = "config.";
     /// An option that a configuration does not have.
     pub const NOT_SET: &str = "absent";
@@ -180,15 +180,15 @@ pub mod env {
     pub const MKFS_FILES: &str = "files.mkfs";
     /// The program whose file it was made of, with its version.
     pub const IMPORTED: &str = "imported.from";
-    /// What perf calls the events that were sampled.
+    /// perf's name for the sampled events.
     pub const SAMPLED_EVENT: &str = "sampled.event";
     /// The command line of that program.
     pub const IMPORTED_LINE: &str = "imported.command_line";
     /// The machine that was measured.
     pub const IMPORTED_HOST: &str = "imported.host";
-    /// Its architecture, as `uname -m` has it.
+    /// Its architecture, as in `uname -m`.
     pub const IMPORTED_ARCH: &str = "imported.arch";
-    /// That of the machine that imported it.
+    /// The architecture of the machine that imported it.
     pub const IMPORTED_ON: &str = "imported.on";
     /// Where names of the kernel's functions are from.
     pub const IMPORTED_SYMBOLS: &str = "imported.kernel_symbols";
@@ -196,23 +196,23 @@ pub mod env {
     pub const IMPORTED_FILES: &str = "imported.files";
     /// Whether samples have stacks: `yes` or `no`.
     pub const IMPORTED_STACKS: &str = "imported.stacks";
-    /// What was asked for, as an experiment without what only shows it: a run that continues the
-    /// recording must measure the same. Absent in old recordings.
+    /// The request, as an experiment without its presentation: a run that continues the recording must measure the
+    /// same. Absent in old recordings.
     pub const ASKED: &str = "plumb.asked";
     /// Number of random seeds per arm.
     pub const SEEDS: &str = "plumb.seeds";
-    /// Of a part of a recording: what its threads are called.
+    /// In a part of a recording: the names of its threads.
     pub const THREADS: &str = "part.threads";
-    /// Of a part of a recording: the function below which it is. No file has it.
+    /// In a part of a recording: the function that it is below. Never stored in a file.
     pub const BELOW: &str = "part.below";
 }
 
 /// One combination of knob levels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Its name.
+    /// The name that reports use.
     pub name: String,
-    /// The protocol.
+    /// The protocol of its packets.
     pub proto: Proto,
     /// The address family.
     pub family: Family,
@@ -227,15 +227,15 @@ pub struct Arm {
     pub knobs: BTreeMap<String, String>,
     /// How it was made, if it is not in the experiment itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made: Option<Made>,
+    pub made: Option<Derivation>,
 }
 
 /// How an arm was made from another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
-    /// The name of the original arm, which it is compared with.
+pub struct Derivation {
+    /// The name of the original arm, its baseline.
     pub from: String,
-    /// How.
+    /// How the arm differs from its original.
     pub by: MadeBy,
 }
 
@@ -288,7 +288,7 @@ pub struct Block {
     pub totals: Vec<Total>,
     /// Functions entered in the window.
     pub entered: u64,
-    /// Of these, those that returned in the window.
+    /// Calls that returned in the window.
     pub returned: u64,
     /// Duration of the window; 0 if the instrument measures no time.
     pub duration_ns: u64,
@@ -297,7 +297,7 @@ pub struct Block {
 /// The total of a quantity in a block, counted independently of its costs, which add up to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Total {
-    /// The quantity.
+    /// Index into [`Recording::quantities`].
     pub quantity: QuantityId,
     /// In the kernel, while the block's window was open.
     pub kernel: u64,
@@ -321,7 +321,7 @@ pub struct ArmNotes {
 }
 
 impl ArmNotes {
-    /// Whether there are no notes.
+    /// Whether all notes are empty.
     pub fn is_empty(&self) -> bool {
         *self == ArmNotes::default()
     }
@@ -332,7 +332,7 @@ impl ArmNotes {
 pub struct BlockHop {
     /// Index into [`Recording::blocks`].
     pub block: u32,
-    /// The hop.
+    /// Its name, and its packets by where they went.
     pub hop: Hop,
 }
 
@@ -348,7 +348,7 @@ pub struct Ledger {
 }
 
 impl Recording {
-    /// A fact of an arm's guest or machine: as it is noted of the arm, or else the recording's.
+    /// A fact of an arm's guest or machine: the arm's own, or else the recording's.
     pub fn fact(&self, arm: usize, key: &str) -> Option<&str> {
         let notes = self.notes.get(&(arm as u32));
         let of_arm = notes.and_then(|notes| notes.facts.get(key));
@@ -358,7 +358,7 @@ impl Recording {
 
     /// The architecture of the code of an arm.
     pub fn arch(&self, arm: usize) -> Arch {
-        // Those of older versions are all of one.
+        // Recordings of older versions have a single architecture.
         self.fact(arm, env::ARCH).and_then(Arch::named).unwrap_or(Arch::X86_64)
     }
 
@@ -384,13 +384,13 @@ impl Recording {
     }
 
     /// Add a figure.
-    pub fn add(&mut self, of: Of, quantity: &Declared, item: Item, value: f64) {
+    pub fn add(&mut self, of: Subject, quantity: &Declared, item: FigureKey, value: f64) {
         let quantity = self.quantity(quantity);
         self.scalars.push(Scalar { of, quantity, item, value });
     }
 
     /// Add a figure that was reported from elsewhere.
-    pub fn add_figure(&mut self, of: Of, figure: Figure) {
+    pub fn add_figure(&mut self, of: Subject, figure: Figure) {
         let Figure { quantity, item, value } = figure;
         let quantity = self.quantity_of(&quantity);
         self.scalars.push(Scalar { of, quantity, item, value });
@@ -399,14 +399,14 @@ impl Recording {
     /// Set a reported figure of the run; a later one replaces it.
     pub fn set_figure(&mut self, figure: Figure) {
         let of_run = |s: &Scalar, of: &[Quantity]| {
-            s.of == Of::Run
+            s.of == Subject::Run
                 && s.item == figure.item
                 && of.get(s.quantity as usize) == Some(&figure.quantity)
         };
         let known = &self.quantities;
         match self.scalars.iter_mut().find(|s| of_run(s, known)) {
             Some(scalar) => scalar.value = figure.value,
-            None => self.add_figure(Of::Run, figure),
+            None => self.add_figure(Subject::Run, figure),
         }
     }
 
@@ -420,20 +420,20 @@ impl Recording {
     }
 
     /// Set a figure of the run; a later one replaces it.
-    pub fn set(&mut self, quantity: &Declared, item: Item, value: f64) {
+    pub fn set(&mut self, quantity: &Declared, item: FigureKey, value: f64) {
         let id = self.quantity(quantity);
-        let is = |s: &&mut Scalar| (s.of, s.quantity, &s.item) == (Of::Run, id, &item);
+        let is = |s: &&mut Scalar| (s.of, s.quantity, &s.item) == (Subject::Run, id, &item);
         match self.scalars.iter_mut().find(is) {
             Some(scalar) => scalar.value = value,
-            None => self.add(Of::Run, quantity, item, value),
+            None => self.add(Subject::Run, quantity, item, value),
         }
     }
 
     /// Set a figure of the run to the maximum of this value and the existing one.
     pub fn set_most(&mut self, quantity: &Declared, value: f64) {
-        let before = self.scalars_of(quantity).find(|s| s.of == Of::Run);
+        let before = self.scalars_of(quantity).find(|s| s.of == Subject::Run);
         let most = before.map_or(value, |s| s.value.max(value));
-        self.set(quantity, Item::ONLY, most);
+        self.set(quantity, FigureKey::ONLY, most);
     }
 
     /// Add the samples of a quantity in a block, and the costs that they add up to. Nothing else adds
@@ -449,8 +449,8 @@ impl Recording {
         fits
     }
 
-    /// Remove all blocks and what is of them: figures of blocks, costs with their functions, samples,
-    /// times and traces. What is of the run stays, such as losses.
+    /// Remove all blocks and their contents: figures, costs with their functions, samples, times and traces. What
+    /// belongs to the run stays, such as losses.
     pub fn forget_blocks(&mut self) {
         self.blocks.clear();
         self.scalars.retain(|scalar| scalar.block().is_none());
@@ -529,14 +529,14 @@ impl Recording {
     }
 
     /// Everything that could not be measured, by any instrument, with the reason.
-    pub fn all_unwatched(&self) -> BTreeMap<&str, &str> {
-        let each = self.unwatched.values().flatten();
+    pub fn all_not_measured(&self) -> BTreeMap<&str, &str> {
+        let each = self.not_measured.values().flatten();
         each.map(|(name, why)| (name.as_str(), why.as_str())).collect()
     }
 
-    /// All functions that were left out to stay within limits, whichever instrument did.
-    pub fn all_shed(&self) -> Vec<&str> {
-        let each = self.shed.values().flatten();
+    /// All functions left out to stay within limits, by any instrument.
+    pub fn all_over_budget(&self) -> Vec<&str> {
+        let each = self.over_budget.values().flatten();
         each.map(String::as_str).collect()
     }
 
@@ -580,9 +580,9 @@ impl Ledger {
 /// How a function was timed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// The function.
+    /// The timed function.
     pub function: FunctionId,
-    /// How.
+    /// How the function was timed.
     pub mechanism: Mechanism,
     /// The number of its arguments.
     pub arguments: u8,

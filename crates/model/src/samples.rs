@@ -1,4 +1,4 @@
-//! Single samples with their times, of which the costs of a block are the sums.
+//! Single samples with their times; a block's costs are their sums.
 
 use std::collections::HashMap;
 
@@ -31,17 +31,17 @@ pub struct Thread {
 pub struct Sample {
     /// When, in nanoseconds since the recording's first block began, on a monotonic clock.
     pub time_ns: u64,
-    /// What it stands for, in the quantity's unit: the period before it.
+    /// Its weight in the quantity's unit: the period before it.
     pub weight: u64,
     /// The function that ran, in its calling context.
     pub node: NodeId,
-    /// The thread.
+    /// The thread that ran.
     pub thread: ThreadId,
     /// The CPU.
     pub cpu: u32,
     /// The direction of the packet; [`Direction::Run`] if it isn't about packets.
     pub direction: Direction,
-    /// The context.
+    /// Whether a task, a softirq or an interrupt handler ran.
     pub context: Context,
 }
 
@@ -51,7 +51,7 @@ pub struct Sample {
 pub struct Samples {
     /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).
     pub block: u32,
-    /// The quantity.
+    /// The quantity in whose unit samples are weighted.
     pub quantity: QuantityId,
     times_ns: Vec<u64>,
     weights: Vec<u64>,
@@ -90,7 +90,7 @@ impl Samples {
         self.times_ns.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no samples.
     pub fn is_empty(&self) -> bool {
         self.times_ns.is_empty()
     }
@@ -118,7 +118,7 @@ impl Samples {
         &self.times_ns
     }
 
-    /// What each stands for, in the quantity's unit.
+    /// The weights of the samples, in the quantity's unit.
     pub fn weights(&self) -> &[u64] {
         &self.weights
     }
@@ -128,7 +128,7 @@ impl Samples {
         &self.nodes
     }
 
-    /// The threads.
+    /// For each sample, the thread that ran.
     pub fn threads(&self) -> &[ThreadId] {
         &self.threads
     }
@@ -143,7 +143,7 @@ impl Samples {
         &self.directions
     }
 
-    /// The contexts.
+    /// For each sample, whether a task, a softirq or an interrupt handler ran.
     pub fn contexts(&self) -> &[Context] {
         &self.contexts
     }

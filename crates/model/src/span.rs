@@ -40,7 +40,7 @@ pub struct Times {
     pub total_ns: u64,
     /// The minimum; 0 if there are none.
     pub min_ns: u64,
-    /// The maximum.
+    /// The maximum; 0 if there are none.
     pub max_ns: u64,
     /// The histogram, raw.
     pub buckets: Buckets,
@@ -90,7 +90,7 @@ pub struct Span {
     pub block: u32,
     /// The direction of the packet.
     pub direction: Direction,
-    /// The events.
+    /// The events that the time is between.
     pub of: SpanOf,
     /// The distribution: of calls as read, of stages of packets less the time of the programs themselves.
     pub times: Times,
@@ -108,7 +108,7 @@ pub enum SpanOf {
 /// Entry and exit of a function, in one calling context. Interruptions are excluded from its time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// The context.
+    /// Whether a task, a softirq or an interrupt handler ran.
     pub context: Context,
     /// The node in the calling-context tree.
     pub node: NodeId,
@@ -124,7 +124,7 @@ pub struct Call {
 pub struct Stage {
     /// Its place on the path, from 0.
     pub order: u16,
-    /// Its name.
+    /// The name that reports use.
     pub name: String,
     /// Work or wait.
     pub kind: StageKind,

@@ -1,15 +1,15 @@
-//! Time from one event to the next, of anything that events are about: requests of disks, packets,
-//! tasks. What is measured, what it is known by, and what stages are called.
+//! Time from one event to the next, of anything that events are about: requests of disks, packets, tasks. Here are the
+//! quantities, their keys and the names of stages.
 
 use serde::{Deserialize, Serialize};
 
 use crate::class::words;
-use crate::events::{Asked, NameError};
+use crate::events::{EventRequest, NameError};
 use crate::quantity::{Declared, Kind};
 use crate::span::{Buckets, StageKind, Times};
 use crate::text::{counted, nanoseconds};
 
-/// The instrument.
+/// The instrument that measures the time between events, as recordings name it.
 pub const INSTRUMENT: &str = "spans";
 /// Events of a span, at most: `SPANS_EVENTS` of spans.h.
 pub const MAX_EVENTS: usize = 8;
@@ -18,16 +18,16 @@ pub const MAX_EVENTS: usize = 8;
 pub const TIME: Declared = Declared::new(INSTRUMENT, "time", "ns", Kind::Duration);
 /// The same by the stack of who caused the first event.
 pub const STACKS: Declared = Declared::new(INSTRUMENT, "stacks", "ns", Kind::Duration).of_times();
-/// Of these, the slow ones.
+/// The slow spans.
 pub const SLOW: Declared = Declared::new(INSTRUMENT, "slow", "ns", Kind::Duration).of_times();
-/// As many have to have ended before a share of them says what is slow.
+/// The minimum number of spans before a share of them defines what is slow.
 pub const ENOUGH: u64 = 100;
 /// How long one has to take to be slow; missing where that is a share and [`ENOUGH`] never ended.
 pub const THRESHOLD: Declared = Declared::new(INSTRUMENT, "threshold", "ns", Kind::Duration);
 /// How often each event was seen, whoever caused it.
 pub const SEEN: Declared =
     Declared::new(INSTRUMENT, "seen", "events", Kind::Count).by_label("event");
-/// First events of what was asked for.
+/// First events of requested spans.
 pub const BEGUN: Declared = Declared::new(INSTRUMENT, "begun", "spans", Kind::Count);
 /// Those that reached the last event.
 pub const ENDED: Declared = Declared::new(INSTRUMENT, "ended", "spans", Kind::Count);
@@ -44,25 +44,25 @@ pub const PROGRAMS: Declared = Declared::new(INSTRUMENT, "programs", "ns", Kind:
 /// How often they ran.
 pub const RUNS: Declared = Declared::new(INSTRUMENT, "runs", "runs", Kind::Count);
 
-/// All of them, that of times first.
+/// All quantities, the distribution of times first.
 pub const QUANTITIES: &[Declared] =
     &[TIME, STACKS, SLOW, THRESHOLD, SEEN, BEGUN, ENDED, OPEN, UNMATCHED, APART, PROGRAMS, RUNS];
 
 /// The cause of [`UNMATCHED`] spans whose first event came again.
 pub const BEGUN_AGAIN: &str = "begun again before the end";
-/// That of spans for which the table had no room.
+/// The cause of spans for which the table had no room.
 pub const NO_ROOM: &str = "no room in the table";
-/// That of calls within too many others of the same function: `SPANS_DEPTH` of spans.h.
+/// The cause of calls nested too deep within the same function: `SPANS_DEPTH` of spans.h.
 pub const TOO_DEEP: &str = "nested more than 1,024 deep";
 /// The cause of last events [`APART`].
 pub const NOT_BEGUN: &str = "ended, not begun";
-/// That of events between.
+/// The cause of events between, without a first one.
 pub const BETWEEN_NOT_BEGUN: &str = "between, not begun";
-/// That of events that came a second time, or after a later one: the first time counts.
+/// The cause of events that came a second time, or after a later one: the first time counts.
 pub const OUT_OF_ORDER: &str = "repeated, or out of order";
 
 words! {
-    /// What times are broken down by.
+    /// The breakdown of times.
     By, "breakdown",
     /// The stack of who caused the first event.
     Stack = "stack",
@@ -118,7 +118,7 @@ impl Preset {
 }
 
 impl Preset {
-    /// What its stages are, where names of events don't tell: between switches a task may run or wait.
+    /// The kinds of its stages, where names of events don't show them: between switches a task may run or wait.
     pub fn kinds(self) -> &'static [StageKind] {
         match self {
             Preset::OffCpu => &[StageKind::Wait],
@@ -127,12 +127,12 @@ impl Preset {
     }
 }
 
-/// What is slow.
+/// The definition of slow spans.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Slow {
-    /// What takes longer than this share of all that went before.
+    /// Spans longer than this share of all that ended before.
     Share(f64),
-    /// What takes longer than this.
+    /// Spans longer than this.
     Ns(u64),
 }
 
@@ -165,24 +165,24 @@ impl std::str::FromStr for Slow {
     }
 }
 
-/// What is measured, in an experiment.
+/// The spans to measure, in an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spans {
-    /// Events and keys that have a name, in place of these.
+    /// Events and keys by name, in place of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// The events, the first one first: two or more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// What an event is about, by which it belongs to a first one: one for all events, or one for each;
-    /// by default what they have in common.
+    /// The key that matches an event with a first one: one for all events, or one for each; by default what they have
+    /// in common.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
     /// Whether a stage is work or a wait, one for each, where it is not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<StageKind>,
-    /// What times are broken down by.
+    /// The breakdown of times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
     /// From when on one is slow, like `p99` or `10ms`: these have a call graph of their own.
@@ -191,7 +191,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Whether nothing is asked for.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         *self == Spans::default()
     }
@@ -292,13 +292,13 @@ impl Spans {
 pub struct SpansSpec {
     /// The events, the first one first.
     pub events: Vec<String>,
-    /// What they are about: none for what they have in common, one for all, or one for each.
+    /// Their keys: none for the common one, one for all, or one for each.
     pub key: Vec<String>,
     /// The kinds of the stages, or none.
     pub kinds: Vec<StageKind>,
-    /// What times are broken down by.
+    /// The breakdown of times.
     pub by: Option<By>,
-    /// What is slow.
+    /// The definition of slow spans.
     pub slow: Option<Slow>,
     /// Only what processes begin that this one starts from now on.
     pub children: bool,
@@ -307,22 +307,24 @@ pub struct SpansSpec {
 /// An event of a span, by its name.
 ///
 /// # Errors
-/// There is no such event, or it is none that a program can be attached to.
-pub fn event(name: &str) -> Result<Asked, String> {
-    match Asked::parse(name) {
-        Ok(Asked::Tracepoint(subsystem, of))
+/// The event is unknown, or no program can be attached to it.
+pub fn event(name: &str) -> Result<EventRequest, String> {
+    match EventRequest::parse(name) {
+        Ok(EventRequest::Tracepoint(subsystem, of))
             if [&subsystem, &of].iter().any(|w| w.contains(['*', '?'])) =>
         {
             Err(format!("`{name}` may be several events; expected one, like block:block_rq_issue"))
         }
-        Ok(asked @ (Asked::Tracepoint(..) | Asked::Kernel { .. } | Asked::User { .. })) => {
-            Ok(asked)
-        }
+        Ok(
+            asked @ (EventRequest::Tracepoint(..)
+            | EventRequest::Kernel { .. }
+            | EventRequest::User { .. }),
+        ) => Ok(asked),
         Ok(_) => Err(format!(
             "`{name}` is a counter, which has no moment; expected a tracepoint (block:block_rq_issue), \
              fentry:FUNCTION, kprobe:FUNCTION, or uprobe:FILE:FUNCTION"
         )),
-        // Whether a kernel has it is found out there.
+        // Whether a kernel has it is only found out there.
         Err(NameError::Unknown { name, meant }) => Err(match meant {
             Some(meant) => format!("no such event `{name}`; did you mean `{meant}`?"),
             None => format!(
@@ -341,14 +343,14 @@ pub fn short(event: &str) -> &str {
 
 /// A stage that has a name: between these events, the next one being the second.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct NamedStage {
     from: &'static str,
     to: &'static str,
     kind: StageKind,
 }
 
-/// Whether a stage is work or a wait. Those of a syscall, or of a function, may be either.
-const KNOWN: &[Known] = &[
+/// Whether a stage is work or a wait. A stage of a syscall, or of a function, may be either.
+const KNOWN: &[NamedStage] = &[
     known("block:block_getrq", "block:block_rq_insert", StageKind::Work),
     known("block:block_bio_queue", "block:block_rq_insert", StageKind::Work),
     known("block:block_bio_queue", "block:block_getrq", StageKind::Wait),
@@ -385,13 +387,13 @@ const KNOWN: &[Known] = &[
     known("lock:contention_begin", "lock:contention_end", StageKind::Wait),
 ];
 
-const fn known(from: &'static str, to: &'static str, kind: StageKind) -> Known {
-    Known { from, to, kind }
+const fn known(from: &'static str, to: &'static str, kind: StageKind) -> NamedStage {
+    NamedStage { from, to, kind }
 }
 
 /// Whether the time from one event to the next is work or a wait, by declaration.
 pub fn kind_of(from: &str, to: &str) -> StageKind {
-    let is = |known: &&Known| known.from == from && known.to == to;
+    let is = |known: &&NamedStage| known.from == from && known.to == to;
     KNOWN.iter().find(is).map_or(StageKind::Either, |known| known.kind)
 }
 
@@ -400,9 +402,9 @@ pub fn kind_of(from: &str, to: &str) -> StageKind {
 pub struct Group {
     /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).
     pub block: u32,
-    /// By what.
+    /// The kind of breakdown.
     pub by: By,
-    /// Its name.
+    /// The device, task or CPU.
     pub name: String,
     /// From the first event to the last.
     pub times: Times,

@@ -8,8 +8,8 @@ const CLONES: [&str; 7] =
 /// Suffixes of a part that was split off; the rest of the function has the plain name.
 const PARTS: [&str; 2] = ["part", "cold"];
 
-/// A function's name without what the compiler appended to that of its clone or part:
-/// `handle_softirqs` of `handle_softirqs.constprop.0.cold`.
+/// A function's name without the suffixes that the compiler gives to clones and parts: `handle_softirqs` of
+/// `handle_softirqs.constprop.0.cold`.
 pub fn base_name(symbol: &str) -> &str {
     split(symbol).0
 }
@@ -23,9 +23,8 @@ pub fn is_part(symbol: &str) -> bool {
 /// allocations by call site (commit 22d407b164ff, "lib: add allocation tagging support").
 const TAGGED: &str = "_noprof";
 
-/// Functions with several implementations on x86, of which one is selected at boot by CPU features
-/// (arch/x86/lib/: memset_64.S, memcpy_64.S, memmove_64.S, clear_page_64.S, copy_user_64.S), with
-/// the names of all of them.
+/// Functions with several implementations on x86, one of them selected at boot by CPU features (arch/x86/lib/:
+/// memset_64.S, memcpy_64.S, memmove_64.S, clear_page_64.S, copy_user_64.S), with the names of all of them.
 const IMPLEMENTATIONS: &[(&str, &[&str])] = &[
     ("memset", &["memset", "__memset", "memset_orig", "memset_erms"]),
     ("memcpy", &["memcpy", "__memcpy", "memcpy_orig", "memcpy_erms"]),
@@ -71,8 +70,8 @@ pub fn implementation_of(symbol: &str) -> Option<&'static str> {
     IMPLEMENTATIONS.iter().find(has).map(|(function, _)| *function)
 }
 
-/// Whether a name means a function of C++ or Rust, whose own is the whole one: `ns::Shape::area(int) const` is called
-/// `ns::Shape::area`, `Shape::area` and `area` as well, and `int ns::twice<int>(int)` `twice`.
+/// Whether a name matches a C++ or Rust function's full name: `ns::Shape::area(int) const` is also `ns::Shape::area`,
+/// `Shape::area` and `area`, and `int ns::twice<int>(int)` is `twice`.
 pub fn is_called(whole: &str, name: &str) -> bool {
     let path = path_of(whole);
     let plain = without_generics(path);
@@ -92,7 +91,7 @@ fn path_of(whole: &str) -> &str {
             // `->` and `operator>` close nothing.
             '>' => depth = depth.saturating_sub(1),
             '(' if depth == 0 && !whole[at..].starts_with(NAMELESS) => return &whole[begin..at],
-            // Of `(anonymous namespace)` as well, which is none of a type that is returned.
+            // The space in `(anonymous namespace)` does not end a return type.
             ' ' if depth == 0 && !whole[at..].starts_with(" namespace)") => begin = at + 1,
             _ => {}
         }
@@ -140,7 +139,7 @@ fn split(symbol: &str) -> (&str, bool) {
 mod tests {
     use super::*;
 
-    /// Check by which names functions of C++ and Rust are called, and by which they aren't.
+    /// Check which names match functions of C++ and Rust, and which don't.
     #[test]
     fn other_names() {
         for (whole, names) in [

@@ -71,7 +71,7 @@ pub struct Selection {
     pub discover: bool,
     /// Maximum number of functions.
     pub max_functions: u32,
-    /// Maximum overhead, as a share of time, if limited: 0.05. Applies to stages as well.
+    /// Maximum overhead, as a share of time, if limited: 0.05. Also applies to stages.
     pub max_overhead: Option<f64>,
 }
 
@@ -100,7 +100,7 @@ words! {
 }
 
 words! {
-    /// What makes samples of CPUs.
+    /// The event that samples CPUs.
     #[derive(Default)]
     SampleEvent, "event",
     /// A timer of each CPU.
@@ -117,14 +117,13 @@ words! {
 pub struct ProfileSpec {
     /// Samples of a CPU in a second.
     pub frequency_hz: u32,
-    /// Whether time off the CPU is measured as well.
+    /// Whether to measure time off the CPU, too.
     pub off_cpu: bool,
     /// How the stacks of user code are found.
     pub user_stacks: UserStacks,
     /// What makes samples.
     pub event: SampleEvent,
-    /// Of processes that this one starts from now on, and of those that they start; else of what
-    /// the filter says.
+    /// Of processes that this one starts from now on, and their descendants; otherwise as the filter selects.
     pub children: bool,
 }
 
@@ -143,13 +142,13 @@ pub struct TimingSpec {
     pub mechanism: Option<Mechanism>,
     /// Number of packets to record step by step (per-packet traces).
     pub one_packet: u32,
-    /// Of a profile; without one, work on packets is told apart from other work.
+    /// For a profile; otherwise work on packets is separated from other work.
     pub profile: Option<ProfileSpec>,
-    /// Of an instrument that counts events.
+    /// For an instrument that counts events.
     pub events: Option<EventsSpec>,
-    /// Of the instrument that measures the time from one event to the next.
+    /// For the instrument that measures the time from one event to the next.
     pub spans: Option<SpansSpec>,
-    /// Of the instrument that times single calls.
+    /// For the instrument that times single calls.
     pub calls: Option<CallsSpec>,
 }
 
@@ -164,14 +163,14 @@ pub struct TimedNode {
     pub direction: Direction,
     /// The protocol of the packet, if there was one.
     pub proto: Option<Proto>,
-    /// The context.
+    /// Whether a task, a softirq or an interrupt handler ran.
     pub context: Context,
 }
 
 /// A function that an instrument found while measuring.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Met {
-    /// Its symbol.
+    /// The function's symbol.
     pub name: String,
     /// Its module; of user code, its file.
     pub module: Option<String>,
@@ -179,7 +178,7 @@ pub struct Met {
     pub user: bool,
     /// Its address; 0 if it has none.
     pub address: u64,
-    /// Its size.
+    /// Bytes of its code.
     pub size_bytes: u64,
 }
 
@@ -190,7 +189,7 @@ pub struct NodeCost {
     pub node: u32,
     /// The direction of the packet; `other` for work without one.
     pub direction: Direction,
-    /// The context.
+    /// Whether a task, a softirq or an interrupt handler ran.
     pub context: Context,
     /// Number of entries, or of samples.
     pub calls: u64,
@@ -201,9 +200,9 @@ pub struct NodeCost {
 /// Costs of a window, on a calling-context tree of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
-    /// The quantity.
+    /// What costs are measured in.
     pub quantity: Quantity,
-    /// The functions.
+    /// The functions that the tree's nodes refer to.
     pub functions: Vec<Met>,
     /// The tree: index of the parent node and of the function. A parent comes before its children.
     pub nodes: Vec<(Option<u32>, u32)>,
@@ -211,21 +210,21 @@ pub struct Costs {
     pub costs: Vec<NodeCost>,
     /// Their sum.
     pub kernel: u64,
-    /// Cost in user mode: of packets not part of them, of a profile what is not the kernel's.
+    /// Cost in user mode: not part of a packet's costs, and in a profile all but the kernel's.
     pub user: u64,
     /// Single samples, which add up to the costs: of [`Costs::nodes`] and [`Costs::threads`], with
     /// times since the first window began. None if they are not known.
     pub samples: Vec<Sample>,
-    /// The threads of these.
+    /// The threads of the samples.
     pub threads: Vec<Thread>,
 }
 
 /// A function that is timed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimedFunctionInfo {
-    /// Its symbol.
+    /// The function's symbol.
     pub name: String,
-    /// Its module.
+    /// The module that has it; none for the kernel itself.
     pub module: Option<String>,
     /// How it is timed.
     pub mechanism: Mechanism,
@@ -238,7 +237,7 @@ pub struct TimedFunctionInfo {
 pub struct Calibration {
     /// The CPU; none for the median of all.
     pub cpu: Option<u32>,
-    /// The mechanism.
+    /// How the empty function is probed.
     pub mechanism: Mechanism,
     /// Number of arguments of the function.
     pub arguments: u8,
@@ -257,12 +256,12 @@ pub struct Attached {
     pub functions: Vec<TimedFunctionInfo>,
     /// The cost of the probes.
     pub calibration: Vec<Calibration>,
-    /// By how much a pair of probes costs less within an RCU read-side critical section.
+    /// The saving of a pair of probes within an RCU read-side critical section.
     pub nested_saving_ns: f64,
     /// Functions and tracepoints that could not be measured, each with the reason.
     pub refused: BTreeMap<String, String>,
     /// Functions detached to stay within the maximum overhead, the least relevant first.
-    pub shed: Vec<String>,
+    pub over_budget: Vec<String>,
     /// Time to attach.
     pub attach_ns: u64,
     /// Facts for the recording's environment, by dotted key.
@@ -285,7 +284,7 @@ pub struct NodeTimes {
 /// A stage of the path of packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageTimes {
-    /// The protocol.
+    /// The protocol of the packets.
     pub proto: Proto,
     /// The address family.
     pub family: Family,
@@ -293,13 +292,13 @@ pub struct StageTimes {
     pub direction: Direction,
     /// Its place on the path, from 0.
     pub order: u16,
-    /// Its name.
+    /// The name that reports use.
     pub name: String,
     /// Work or wait.
     pub kind: StageKind,
     /// Times of the packets that passed it, without the instrument's own time.
     pub times: Times,
-    /// That time, which was subtracted of all of them together; 0 if nothing was.
+    /// The subtracted time, of all packets together; 0 if nothing was subtracted.
     pub own_ns: u64,
     /// Packets on this path that skipped it.
     pub passed_over: u64,
@@ -318,11 +317,11 @@ pub struct Step {
     pub duration_ns: u64,
     /// The CPU.
     pub cpu: u32,
-    /// The thread.
+    /// The thread's number.
     pub thread: u32,
     /// The thread's name.
     pub command: String,
-    /// The context.
+    /// Whether a task, a softirq or an interrupt handler ran.
     pub context: Context,
 }
 
@@ -374,7 +373,7 @@ pub const STAGE_TIME: Declared = Declared::new("stages", "stage time", "ns", Kin
 /// The instrument's own time in a stage, of all its packets, which is subtracted; by direction and stage.
 pub const STAGE_OWN: Declared =
     Declared::new("stages", "own time", "ns", Kind::Duration).by_label("stage");
-/// A function's self time, without that of the timed functions below it.
+/// A function's self time, less its timed callees.
 pub const OWN_TIME: Declared = Declared::new("functions", "own time", "ns", Kind::Duration);
 /// Instructions of the kernel, or of a command.
 pub const INSTRUCTIONS: Declared =
@@ -382,8 +381,8 @@ pub const INSTRUCTIONS: Declared =
 /// Instructions of a guest's kernel, by samples: each was as likely to be sampled as any other.
 pub const SAMPLED: Declared =
     Declared::new("samples", "sampled", "instructions", Kind::Count).sampled();
-/// The same by samples as a timer would take them: one that falls where interrupts are off waits
-/// until they are on again.
+/// The same by samples as a timer would take them: a sample that falls where interrupts are off waits until they are on
+/// again.
 pub const DEFERRED: Declared =
     Declared::new("samples", "deferred", "instructions", Kind::Count).sampled();
 /// The function of [`DEFERRED`] samples in user mode: those that fell in the kernel and waited until
@@ -392,13 +391,13 @@ pub const USER_MODE: &str = "[user mode]";
 /// Instructions of the kernel that ran with interrupts off.
 pub const INTERRUPTS_OFF: Declared =
     Declared::new("samples", "interrupts off", "instructions", Kind::Count).by_label("direction");
-/// All instructions of the kernel, of which [`INTERRUPTS_OFF`] are a part.
+/// All instructions of the kernel, including [`INTERRUPTS_OFF`].
 pub const IN_KERNEL: Declared =
     Declared::new("samples", "in the kernel", "instructions", Kind::Count).by_label("direction");
 /// Instructions from one sample to the next, on average.
 pub const SAMPLE_PERIOD: Declared =
     Declared::new("samples", "sample period", "instructions", Kind::Count);
-/// The random seeds: the samples of a block are those of all, its costs the mean over seeds.
+/// The random seeds: a block has the samples of all seeds, and the mean of their costs.
 pub const SAMPLE_SEED: Declared =
     Declared::new("samples", "sample seed", "seed", Kind::Count).by_number("sampling");
 /// CPU time, by sampling.
@@ -408,19 +407,19 @@ pub const CYCLES: Declared = Declared::new("samples", "cycles", "cycles", Kind::
 
 /// Time off the CPU, by the stack that was switched out: waiting, or runnable.
 pub const OFF_CPU: Declared = Declared::new("samples", "off-CPU", "ns", Kind::Duration).sampled();
-/// Samples of a CPU in a second, as asked for.
+/// The requested samples of a CPU in a second.
 pub const FREQUENCY: Declared = Declared::new("samples", "frequency", "samples/s", Kind::Rate);
 /// The same as reached: of a CPU that was sampled, whatever ran there.
 pub const REACHED: Declared = Declared::new("samples", "reached", "samples/s", Kind::Rate);
-/// How often the event came on all CPUs, whatever ran there: samples of a process are a part of these.
+/// Events on all CPUs, whatever ran there, including samples of a process.
 pub const TICKS: Declared = Declared::new("samples", "ticks", "ticks", Kind::Count);
 /// Samples of idle CPUs, which are in no cost.
 pub const IDLE: Declared = Declared::new("samples", "idle", "samples", Kind::Count);
-/// Samples that were taken, but those of idle CPUs in profiles.
+/// Samples taken; in profiles, without samples of idle CPUs.
 pub const TAKEN: Declared = Declared::new("samples", "samples", "samples", Kind::Count);
 /// Samples with a stack of user code.
 pub const USER_STACKS: Declared = Declared::new("samples", "user stacks", "samples", Kind::Count);
-/// Of these, those whose stack ends before a function that a thread begins with.
+/// User stacks that end before a function that a thread begins with.
 pub const STACKS_CUT: Declared =
     Declared::new("samples", "user stacks cut", "samples", Kind::Count);
 /// Samples whose user stack was copied, and unwound by tables.
@@ -428,12 +427,11 @@ pub const STACKS_COPIED: Declared =
     Declared::new("samples", "user stacks copied", "samples", Kind::Count);
 /// Samples in the kernel whose time is known.
 pub const ON_TIME: Declared = Declared::new("samples", "timed", "samples", Kind::Count);
-/// Of these, those that came late: what ran before had interrupts off, or the CPU itself did not
-/// run.
+/// Timed samples that came late: what ran before had interrupts off, or the CPU itself did not run.
 pub const LATE: Declared = Declared::new("samples", "late", "samples", Kind::Count);
 /// Run time of the programs that take samples.
 pub const PROGRAMS: Declared = Declared::new("samples", "programs", "ns", Kind::Duration);
-/// CPU time of the process that reads samples, without that of [`NAMES`].
+/// CPU time of the process that reads samples, without [`NAMES`].
 pub const READER: Declared = Declared::new("samples", "reader", "ns", Kind::Duration);
 /// CPU time of finding the functions that were sampled: the symbols of the kernel and of files.
 pub const NAMES: Declared = Declared::new("samples", "names", "ns", Kind::Duration);
@@ -492,7 +490,7 @@ pub const WAYS: [Way; 3] = [
 /// The results of an instrument in a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Its duration.
+    /// How long the window was open.
     pub duration_ns: u64,
     /// Time in it without probes, to stay within the maximum overhead.
     pub paused_ns: u64,

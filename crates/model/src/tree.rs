@@ -24,15 +24,15 @@ pub struct SourceLine {
 /// A function of the kernel, of one of its modules, or of a command's own code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its symbol.
+    /// Its symbol, with the compiler's suffixes.
     pub name: String,
     /// Its module, or for user code its ELF file; none for the kernel itself.
     pub module: Option<String>,
     /// Its layer, if a rule matches.
     pub layer: Option<String>,
-    /// Its address.
+    /// The address of its code; 0 if it has none.
     pub address: u64,
-    /// Its size.
+    /// Bytes of its code.
     pub size_bytes: u64,
     /// Where it is defined, if its file has debug information.
     pub source: Option<SourceLine>,
@@ -43,7 +43,7 @@ pub struct Function {
 pub struct Node {
     /// The caller's node; none where the context began.
     pub parent: Option<NodeId>,
-    /// The function.
+    /// The function that ran.
     pub function: FunctionId,
     /// Whether it was jumped to, not called.
     pub tail: bool,
@@ -54,13 +54,13 @@ pub struct Node {
 pub struct Cost {
     /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).
     pub block: u32,
-    /// The quantity.
+    /// The quantity that `own` is of.
     pub quantity: QuantityId,
     /// The direction of the packet.
     pub direction: Direction,
-    /// The context.
+    /// Whether a task, a softirq or an interrupt handler ran.
     pub context: Context,
-    /// The node.
+    /// The function, in its calling context.
     pub node: NodeId,
     /// Number of entries, or of samples.
     pub calls: u64,
@@ -77,7 +77,7 @@ pub struct LineCost {
     pub block: u32,
     /// The function whose code it is.
     pub function: FunctionId,
-    /// The line.
+    /// The line that the code was compiled from.
     pub source: SourceLine,
     /// The self cost, in the quantity's unit: instructions executed, or time sampled.
     pub own: u64,

@@ -1,4 +1,4 @@
-//! The search for settings that suit a goal: what can be set, what is wanted, and what was found.
+//! The search for settings that suit a goal: the settings, the goal and the result.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use crate::experiment::{Coalescing, Knobs, NamedArm, Offload, Ring};
 use crate::hosts::{rate_of, time_of};
 
 words! {
-    /// What is to become better.
+    /// The goal of a search.
     Goal, "goal",
     /// More bytes in a time.
     Throughput = "throughput",
@@ -18,7 +18,7 @@ words! {
     Cpu = "cpu",
 }
 
-/// What has to hold of settings.
+/// A condition on settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Hold {
     /// The median time from a request to its answer is less, in nanoseconds.
@@ -32,11 +32,11 @@ pub enum Hold {
 /// What was measured with settings in a block, or the mean over blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Figures {
-    /// Of a stream, or of what a command moves, in bits per second.
+    /// Throughput of a stream or a command, in bits per second.
     pub throughput_bps: f64,
     /// The median time of a request alone or of an echo, or how long a command runs; in nanoseconds.
     pub latency_ns: f64,
-    /// The CPU use of the sender and the receiver; of one machine the first is that of all its CPUs.
+    /// The CPU use of the sender and the receiver; of a single machine, the first is the use of all its CPUs.
     pub busy: [f64; 2],
     /// The CPUs that `busy` is a share of: one of each host.
     pub cpus: f64,
@@ -58,8 +58,8 @@ impl Figures {
         }
     }
 
-    /// What a goal is about.
-    pub fn of(&self, goal: Goal) -> f64 {
+    /// The figure that a goal is about.
+    pub fn goal_value(&self, goal: Goal) -> f64 {
         match goal {
             Goal::Throughput => self.throughput_bps,
             Goal::Latency => self.latency_ns,
@@ -70,20 +70,20 @@ impl Figures {
 
 /// What was measured with settings: by block.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Measured {
+pub struct SettingsBlocks {
     /// The blocks: one, where every run is the same.
     pub blocks: Vec<Figures>,
 }
 
-impl Measured {
+impl SettingsBlocks {
     /// A measurement that is the same every time.
-    pub fn exactly(figures: Figures) -> Measured {
-        Measured { blocks: vec![figures] }
+    pub fn exactly(figures: Figures) -> SettingsBlocks {
+        SettingsBlocks { blocks: vec![figures] }
     }
 
-    /// What a goal is about, by block.
+    /// A goal's figure, by block.
     pub fn values(&self, goal: Goal) -> Vec<f64> {
-        self.blocks.iter().map(|block| block.of(goal)).collect()
+        self.blocks.iter().map(|block| block.goal_value(goal)).collect()
     }
 
     /// The means over blocks.
@@ -102,15 +102,15 @@ impl Measured {
     pub fn cost(&self, goal: Goal) -> f64 {
         match goal {
             Goal::Throughput | Goal::Latency => self.mean().cost(goal),
-            // Not of the means: the mean of what each block took.
+            // The mean of the blocks' own figures, not a figure of their means.
             Goal::Cpu => self.values(goal).iter().sum::<f64>() / self.blocks.len().max(1) as f64,
         }
     }
 }
 
 impl Hold {
-    /// By how much it is missed, as a share of the limit; 0 if it holds.
-    pub fn missed(&self, measured: &Measured) -> f64 {
+    /// The shortfall, as a share of the limit; 0 if it holds.
+    pub fn missed(&self, measured: &SettingsBlocks) -> f64 {
         let measured = measured.mean();
         let missed = match *self {
             Hold::Latency(most_ns) => measured.latency_ns / most_ns as f64 - 1.0,
@@ -159,7 +159,7 @@ pub struct Setting {
     pub name: String,
     /// Knobs with their levels.
     pub knobs: Vec<(String, String)>,
-    /// What does the same on a machine of one's own: a command line in which NIC is the interface.
+    /// The equivalent on the user's own machine: a command line in which NIC is the interface.
     pub lines: Vec<String>,
 }
 
@@ -219,15 +219,16 @@ fn with_default(levels: impl IntoIterator<Item = Setting>) -> Dimension {
     std::iter::once(Setting::default()).chain(levels).collect()
 }
 
-/// What is searched between two guests with NICs of these links, sender first: what their drivers take, and what
-/// acts there. Interrupts are deferred by the kernel's timers, since those of QEMU's NICs have a floor of 128 us.
-/// That floor can be taken away from e1000 alone, for which it is a level of its own, and part of the others.
-pub fn of_guests(links: [Link; 2]) -> Vec<Dimension> {
+/// The dimensions to search between two guests with NICs of these links, sender first: the settings that their drivers
+/// accept and that have an effect there. Interrupts are deferred by the kernel's timers, since the timers of QEMU's
+/// NICs have a floor of 128 us. Only e1000 can do without that floor, and not in every QEMU (`is_unthrottled`): it is a
+/// level of its own then, and part of the others.
+pub fn of_guests(links: [Link; 2], is_unthrottled: bool) -> Vec<Dimension> {
     const AT_ONCE: &str = "ethtool -C NIC rx-usecs 0";
     const USECS: [u32; 3] = [20, 50, 100];
     const RING: u32 = 1024;
     let moderation = match links {
-        [Link::E1000, Link::E1000] => {
+        [Link::E1000, Link::E1000] if is_unthrottled => {
             let at_once =
                 Setting::new("interrupts at once", [("throttle", "off")], [AT_ONCE.to_string()]);
             let later = USECS.map(|usecs| deferred(usecs, &[("throttle", "off")], Some(AT_ONCE)));
@@ -236,7 +237,7 @@ pub fn of_guests(links: [Link; 2]) -> Vec<Dimension> {
         _ => with_default(USECS.map(|usecs| deferred(usecs, &[], None))),
     };
     let mut all = Vec::new();
-    // Between guests QEMU's virtio-net has none, and what its e1000e makes of it are fragments.
+    // Between guests QEMU's virtio-net lacks it, and its e1000e makes fragments.
     if links[0] == Link::E1000 {
         all.push(offload("no TSO", "offload.tso", "tso", "off"));
     }
@@ -257,7 +258,7 @@ pub fn of_guests(links: [Link; 2]) -> Vec<Dimension> {
     all
 }
 
-/// What is searched between two namespaces joined by veth, whose GRO is off by default.
+/// The dimensions to search between two namespaces joined by veth, whose GRO is off by default.
 pub fn of_namespaces() -> Vec<Dimension> {
     vec![
         offload("no TSO", "offload.tso", "tso", "off"),
@@ -272,7 +273,7 @@ pub fn of_namespaces() -> Vec<Dimension> {
     ]
 }
 
-/// What an interface has, and how it is set.
+/// An interface's features, and how they are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Offloads that can be changed, and whether they are on.
@@ -290,7 +291,7 @@ pub struct Abilities {
 /// The delays that are tried of a NIC that coalesces, in microseconds.
 const USECS: [u32; 6] = [0, 10, 25, 50, 100, 250];
 
-/// What is searched on an interface of this machine: what it has, and is not set so already.
+/// The dimensions to search on an interface of this machine: what it supports, and does not have set already.
 pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
     let mut all = Vec::new();
     let word = |on: bool| if on { "on" } else { "off" };
@@ -380,10 +381,10 @@ pub fn of_nic(has: &Abilities) -> Vec<Dimension> {
 /// Settings that were tried, by the numbers of their levels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// The levels.
+    /// The level of each setting.
     pub settings: Vec<Setting>,
     /// What was measured.
-    pub measured: Measured,
+    pub measured: SettingsBlocks,
 }
 
 /// A choice of levels, of these dimensions.
@@ -408,7 +409,7 @@ pub fn name_of(settings: &[Setting]) -> String {
 /// A level that a knob does not take, which a test rules out.
 pub fn arm_of(settings: &[Setting]) -> Result<NamedArm, String> {
     let knobs = settings.iter().flat_map(|setting| setting.knobs.clone());
-    Ok(NamedArm { name: name_of(settings), knobs: Knobs::of(knobs)? })
+    Ok(NamedArm { name: name_of(settings), knobs: Knobs::from_pairs(knobs)? })
 }
 
 /// Where settings were tried.
@@ -427,7 +428,7 @@ pub enum Tried {
     },
 }
 
-/// By how much the best differs from the default in what is wanted: measured again, after it was chosen.
+/// The best's gain over the default in the goal, measured again after the choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Confirmed {
     /// Their ratio: its value, and the ends of its 95% interval.
@@ -448,10 +449,10 @@ pub struct Tuned {
     /// Where it was tried.
     pub at: Tried,
     /// As it was before.
-    pub default: Measured,
-    /// The best.
+    pub default: SettingsBlocks,
+    /// The settings that suit the goal best.
     pub best: Choice,
-    /// What the best gains; none where every run is the same, and figures say it.
+    /// The gain of the best; none where every run is the same, so that the figures show it.
     pub confirmed: Option<Confirmed>,
     /// Those that no other beats in throughput, latency and CPU time, the best by goal first.
     pub front: Vec<Choice>,
@@ -463,19 +464,19 @@ pub struct Tuned {
     pub ended_early: bool,
     /// The interface that lines name.
     pub nic: String,
-    /// What the device refused: a sentence each.
+    /// The settings that the device refused: a sentence each.
     pub left_out: Vec<String>,
     /// The lines that undo what was kept; none if nothing was.
     pub kept: Option<Vec<String>>,
 }
 
 impl Tuned {
-    /// What had to hold and does not, of the best.
+    /// The conditions that the best does not meet.
     pub fn missed(&self) -> bool {
         self.hold.iter().any(|hold| hold.missed(&self.best.measured) > 0.0)
     }
 
-    /// Whether the default already holds what has to hold.
+    /// Whether the default already meets the conditions.
     pub fn default_holds(&self) -> bool {
         self.hold.iter().all(|hold| hold.missed(&self.default) == 0.0)
     }
@@ -511,8 +512,7 @@ mod tests {
         }
     }
 
-    /// Check that every level is one of its knob, that the first of each is the default, and that names
-    /// tell levels apart.
+    /// Check that every level is valid for its knob, that the first is the default, and that names are distinct.
     #[test]
     fn levels_are_levels() {
         let of_links = [
@@ -521,7 +521,7 @@ mod tests {
             [Link::VirtioNet; 2],
             [Link::E1000, Link::VirtioNet],
         ];
-        let lists = of_links.into_iter().map(of_guests);
+        let lists = of_links.into_iter().map(|links| of_guests(links, true));
         for all in lists.chain([of_namespaces(), of_nic(&everything())]) {
             let mut names = std::collections::BTreeSet::new();
             for dimension in &all {
@@ -534,7 +534,7 @@ mod tests {
                 }
             }
         }
-        let all = of_guests([Link::E1000; 2]);
+        let all = of_guests([Link::E1000; 2], true);
         assert_eq!(name_of(&chosen(&all, &[0, 0, 0, 0, 0])), "default");
         assert_eq!(name_of(&chosen(&all, &[1, 0, 2, 0, 0])), "no TSO, deferred 20us");
     }
@@ -543,7 +543,7 @@ mod tests {
     /// that no line sets what the driver does not have.
     #[test]
     fn levels_by_link() {
-        let said = |links: [Link; 2]| format!("{:?}", of_guests(links));
+        let said = |links: [Link; 2]| format!("{:?}", of_guests(links, true));
         let of_e1000 = said([Link::E1000; 2]);
         for part in ["throttle", "rings of 1024", "deferred 20us", "NIC rx-usecs 0"] {
             assert!(of_e1000.contains(part), "no `{part}` in {of_e1000}");
@@ -559,12 +559,15 @@ mod tests {
             let has_virtio = links.contains(&Link::VirtioNet);
             assert_eq!(said.contains("rings"), !has_virtio, "{links:?}: {said}");
         }
+        let throttled = format!("{:?}", of_guests([Link::E1000; 2], false));
+        assert!(throttled.contains("deferred 20us") && throttled.contains("rings"));
+        assert!(!throttled.contains("throttle") && !throttled.contains("NIC rx-usecs 0"));
         for links in [[Link::E1000; 2], [Link::E1000e; 2], [Link::VirtioNet; 2]] {
             assert!(!said(links).contains("adaptive"), "{links:?}");
         }
     }
 
-    /// Check that what is tried on an interface is what it has, and is not set so already.
+    /// Check that the dimensions on an interface are the ones that it supports and does not have set already.
     #[test]
     fn what_an_interface_has() {
         let names = |has: &Abilities| -> Vec<String> {
@@ -596,12 +599,12 @@ mod tests {
         assert_eq!(names(&Abilities::default()), [""; 0]);
     }
 
-    /// Check which conditions are understood, and by how much they are missed.
+    /// Check which conditions are understood, and their shortfalls.
     #[test]
     fn conditions() {
         let figures =
             Figures { throughput_bps: 900e6, latency_ns: 100_000.0, busy: [0.2, 0.6], cpus: 1.0 };
-        let measured = Measured::exactly(figures);
+        let measured = SettingsBlocks::exactly(figures);
         for (text, missed) in [
             ("latency<200us", 0.0),
             ("latency < 50us", 1.0),
@@ -619,7 +622,7 @@ mod tests {
         }
         assert!((figures.cpu_ns_per_kib() - 7281.8).abs() < 0.1);
         let twice =
-            Measured { blocks: vec![figures, Figures { throughput_bps: 1100e6, ..figures }] };
+            SettingsBlocks { blocks: vec![figures, Figures { throughput_bps: 1100e6, ..figures }] };
         assert_eq!(twice.mean().throughput_bps, 1000e6);
         assert_eq!(twice.cost(Goal::Throughput), -1000e6);
         let each = twice.values(Goal::Cpu);

@@ -1,11 +1,10 @@
-//! A web server between two hosts: what an arm says of it. The server is the sender, since it
-//! sends nearly all the bytes; its client is the receiver.
+//! A web server between two hosts, as an arm sets it. The server is the sender, since it sends nearly all the bytes;
+//! its client is the receiver.
 
 use serde::{Deserialize, Serialize};
 
 use crate::class::words;
 use crate::experiment::DiskPlan;
-use crate::hosts::HostLoad;
 use crate::recording::Arm;
 
 words! {
@@ -17,8 +16,8 @@ words! {
     Warm = "warm",
     /// On the disk at first: the caches are dropped before each block.
     Cold = "cold",
-    /// On the disk: they are read past the page cache (`O_DIRECT`), which is dropped before each block as
-    /// well, since nginx reads the last part of less than 32 KiB through it.
+    /// On the disk: they are read past the page cache (`O_DIRECT`), which is also dropped before each block, since
+    /// nginx reads the last part of less than 32 KiB through it.
     Direct = "direct",
 }
 
@@ -33,44 +32,41 @@ pub struct WebPlan {
     pub disk: Option<DiskPlan>,
 }
 
-/// What a client asks a server for in a block.
+/// A client's requests to a server in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebLoad {
     /// Requests, of all connections.
     pub requests: u32,
-    /// Connections, each of which asks for a file when it has the one before.
+    /// Connections; each requests a file when it has received the one before.
     pub connections: u32,
     /// Directories of files.
     pub directories: u32,
-    /// Which files are asked for is drawn from this.
+    /// The seed that picks the requested files.
     pub seed: u32,
 }
 
 /// The most directories: their files have to fit in a guest's memory.
 pub const MOST_DIRECTORIES: u32 = 12;
-/// The same on a disk, which is in that memory as well as the page cache.
+/// The same on a disk, held both in that memory and in the page cache.
 const MOST_ON_DISK: u32 = 3;
 /// The bytes of one.
 pub const DIRECTORY_BYTES: u64 = 5 << 20;
 
 impl WebPlan {
     /// The server of an arm.
-    pub fn of(arm: &Arm) -> WebPlan {
+    pub fn from_arm(arm: &Arm) -> WebPlan {
         WebPlan {
             sendfile: arm.level("sendfile") != Some("off"),
             page_cache: arm.read("page_cache").unwrap_or_default(),
-            disk: DiskPlan::of(arm),
+            disk: DiskPlan::from_arm(arm),
         }
     }
 
-    /// Check that it can do what is asked of it.
+    /// Check that it can serve these requests.
     ///
     /// # Errors
     /// The knob, and what is wrong.
-    pub fn check(&self, load: HostLoad) -> Result<(), (&'static str, String)> {
-        let HostLoad::Web(load) = load else {
-            return Ok(());
-        };
+    pub fn check(&self, load: WebLoad) -> Result<(), (&'static str, String)> {
         let Some(plan) = &self.disk else {
             return match self.page_cache {
                 PageCache::Warm => Ok(()),

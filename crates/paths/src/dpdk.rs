@@ -198,8 +198,8 @@ impl Standing for Dpdk {
     fn handled(&mut self) -> Result<Handled, PathError> {
         self.process.check()?;
         let ask = |port| {
-            let told = self.process.port(port);
-            told.doing(|| "read testpmd's counters".into())
+            let counters = self.process.port(port);
+            counters.doing(|| "read testpmd's counters".into())
         };
         let come: Port = ask(0)?;
         let mut lost = BTreeMap::new();
@@ -213,10 +213,10 @@ impl Standing for Dpdk {
         cause("received with an error (ierrors)", come.ierrors);
         if let Some(copies) = &mut self.copies {
             // DPDK does not read the socket's statistics.
-            let told = come.ipackets + come.imissed + come.rx_nombuf + come.ierrors;
+            let seen = come.ipackets + come.imissed + come.rx_nombuf + come.ierrors;
             cause(
                 "the packet socket had no room for it: testpmd is too slow",
-                copies.handled()?.total().saturating_sub(told),
+                copies.handled()?.total().saturating_sub(seen),
             );
         }
         let (mut packets, mut bytes) = (come.ipackets, come.ibytes);

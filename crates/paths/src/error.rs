@@ -9,9 +9,9 @@ pub enum PathError {
     /// Not supported by this machine or device. Nothing was changed.
     #[error("{reason}: {remedy}")]
     CannotRun {
-        /// What is missing.
+        /// The missing program, right or feature, as a sentence.
         reason: String,
-        /// The remedy.
+        /// What to install, change or use instead.
         remedy: String,
     },
     /// The verifier rejected a program.
@@ -52,7 +52,7 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Doing<T> for Result<T
             let source = source.into();
             let bpf = source.downcast_ref::<libbpf_rs::Error>();
             let loading = source.downcast_ref::<BpfError>();
-            if errno::of(&*source) == Some(libc::EPERM)
+            if errno::errno_in(&*source) == Some(libc::EPERM)
                 || bpf.is_some_and(|e| e.kind() == libbpf_rs::ErrorKind::PermissionDenied)
                 || loading.is_some_and(|e| matches!(e, BpfError::NotPermitted(_)))
             {

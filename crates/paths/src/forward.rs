@@ -98,8 +98,8 @@ fn route(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Path
 }
 
 /// A flow is added to the table by its second packet, after the first one created its entry in
-/// connection tracking (nft_flow_offload_eval, net/netfilter/ nft_flow_offload.c); there has to be
-/// a route for replies as well.
+/// connection tracking (nft_flow_offload_eval, net/netfilter/ nft_flow_offload.c); there must be a
+/// route for replies, too.
 fn flow_table(
     changes: &mut Changes,
     site: &Site,
@@ -166,7 +166,7 @@ fn bridge(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Pat
     };
     let setting = Setting::Bridge { name: name.clone() };
     changes.set(setting, PRESENT).map_err(|error| match error {
-        PathError::System { source, .. } if errno::of(&*source) == Some(libc::EOPNOTSUPP) => {
+        PathError::System { source, .. } if errno::errno_in(&*source) == Some(libc::EOPNOTSUPP) => {
             PathError::cannot(
                 "bridges are not supported by this kernel",
                 "load the module `bridge`, or use a kernel with CONFIG_BRIDGE",

@@ -13,7 +13,7 @@ use crate::{Site, Standing};
 /// Timeout of the lock that another process may hold.
 const PATIENCE_SECONDS: &str = "5";
 
-/// The programs: legacy iptables, or the one that uses nftables.
+/// The programs: legacy iptables, or iptables with nftables.
 #[derive(Debug)]
 struct Tools {
     rules: Tool,
@@ -42,7 +42,7 @@ pub(crate) struct Iptables {
     site: Matched,
 }
 
-/// What identifies the rule.
+/// The device and the destination that identify the rule.
 #[derive(Debug)]
 struct Matched {
     device: String,

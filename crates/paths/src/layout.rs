@@ -77,7 +77,7 @@ fn halves(mac: [u8; 6]) -> [u16; 3] {
     [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes)
 }
 
-/// Add one CPU's times to those of others.
+/// Add one CPU's times to the others'.
 pub(crate) fn add_times(times: &mut Times, cpu: &CpuTimes) {
     if cpu.count == 0 {
         return;

@@ -2,7 +2,7 @@
 //!
 //! A path is set up in a namespace with its devices, counts the packets that it handles, and is
 //! torn down when it is dropped: links closed, rules and addresses removed, processes ended. Its
-//! counters are those of the path itself; a [`Sink`] counts what arrives at the far end.
+//! counters are the path's own; a [`Sink`] counts what arrives at the far end.
 
 mod af_xdp;
 mod bpf;
@@ -44,9 +44,9 @@ pub use verify::{Offered, refusal, verify};
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Its name.
+    /// As in `ip link`.
     pub name: String,
-    /// Its index in its namespace.
+    /// Its ifindex in its namespace.
     pub index: u32,
     /// Its MAC address.
     pub mac: [u8; 6],
@@ -178,12 +178,16 @@ pub use xdp::Blocklist;
 /// # Errors
 /// The path is not supported: the reason and a remedy. Nothing is left behind.
 pub fn set_up(way: &Way, site: &Site) -> Result<Box<dyn Standing>, PathError> {
-    if !DataPath::of(way.bench).contains(&way.path) {
+    if !DataPath::for_bench(way.bench).contains(&way.path) {
         return Err(PathError::Asked(format!(
             "invalid path `{}` for {}; expected one of {}",
             way.path,
             way.bench,
-            DataPath::of(way.bench).iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ")
+            DataPath::for_bench(way.bench)
+                .iter()
+                .map(|p| p.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
         )));
     }
     needs(way.path, way.bench)?;

@@ -87,7 +87,7 @@ pub(crate) fn load(
 ) -> Result<(), PathError> {
     let namespace = changes.namespace.try_clone();
     let namespace = Namespace::from(namespace.doing(|| "open a network namespace".into())?);
-    let made = changes.make(of(family, table), PRESENT, || {
+    let made = changes.make(table_setting(family, table), PRESENT, || {
         nft.run(&namespace, &["-f", "-"], rules).map(drop).doing(|| "load rules of nftables".into())
     })?;
     if !made {
@@ -106,7 +106,7 @@ pub(crate) fn load(
 }
 
 /// The table, as a setting.
-pub(crate) fn of(family: &str, table: &str) -> Setting {
+pub(crate) fn table_setting(family: &str, table: &str) -> Setting {
     Setting::Table { family: family.into(), name: table.into() }
 }
 

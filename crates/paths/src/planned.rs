@@ -64,7 +64,7 @@ pub fn planned(
     };
     let table = |all: &mut Vec<Planned>| {
         let family = if v6 { "ip6" } else { "ip" };
-        all.push(crate::nft::of(family, "").planned(PRESENT));
+        all.push(crate::nft::table_setting(family, "").planned(PRESENT));
     };
     use DataPath as P;
     match path {

@@ -82,7 +82,7 @@ impl Read {
 }
 
 impl Read {
-    /// Add its times to those of others.
+    /// Add this reader's times to `times`.
     pub(crate) fn add_times(&self, times: &mut Times) {
         layout::add_times(times, &self.times.read());
     }

@@ -149,7 +149,7 @@ fn bind(to: SocketAddr) -> io::Result<UdpSocket> {
     timeout[8..16].copy_from_slice(&micros.to_ne_bytes());
     option(&fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)?;
     let (address, bytes) = raw(to);
-    // SAFETY: the address is as long as is said.
+    // SAFETY: the address has the given length.
     let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), bytes) };
     match result {
         0 => Ok(UdpSocket::from(fd)),
@@ -289,7 +289,7 @@ impl Standing for Socket {
             false => (Family::V4, "UdpNoPorts"),
         };
         let mut lost = drops::of_protocol("Udp", family, counted.all());
-        // What is to our port has a socket, so these were none of ours.
+        // Frames to our port have a socket, so these were not ours.
         handled.foreign = lost.remove(no_ports).unwrap_or(0);
         handled.lost.extend(drops::losses(&lost));
         handled.latency = self.stamped.then_some(times);

@@ -29,7 +29,7 @@ impl Tool {
         Tool::find_in(env::var_os("PATH").as_deref(), name, package)
     }
 
-    /// In these directories, and those of root's programs, which `$PATH` may lack.
+    /// The same in these directories, and in root's program directories, which `$PATH` may lack.
     pub(crate) fn find_in(
         folders: Option<&OsStr>,
         name: &str,

@@ -10,7 +10,7 @@ static UNSAFE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/unsafe.bpf.o"))
 /// The result of loading a program.
 #[derive(Debug)]
 pub struct Offered {
-    /// Its name.
+    /// Name of the program in the object.
     pub program: String,
     /// The error, if any: [`PathError::Refused`] if the verifier rejected it.
     pub refused: Option<PathError>,

@@ -178,7 +178,7 @@ pub(crate) fn attach(
             PathError::cannot(format!("no such device {name}"), "`ip link` lists them")
         }
         _ => match Err::<(), _>(error).doing(|| format!("attach a program to {name}")) {
-            Err(told) => told,
+            Err(error) => error,
             Ok(()) => unreachable!("an error stays one"),
         },
     })
@@ -319,7 +319,7 @@ impl Blocklist {
         Ok(())
     }
 
-    /// Whether a source is on it.
+    /// Whether a source is on the list.
     ///
     /// # Errors
     /// An error of the kernel.

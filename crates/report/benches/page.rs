@@ -10,7 +10,7 @@ use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording};
 use netplumb_report::analysis::classes;
 use netplumb_report::html;
-use netplumb_report::together::Together;
+use netplumb_report::together::CrossQuantity;
 
 const FRAMES: u32 = 100_000;
 const FUNCTIONS: u32 = 3_000;
@@ -81,7 +81,7 @@ fn main() {
     let started = Instant::now();
     let views = classes(&recording);
     let analysed = started.elapsed();
-    let page = html::report_page(&recording, &views, None, &Together::default());
+    let page = html::report_page(&recording, &views, None, &CrossQuantity::default());
     let text = html::render(&page);
     println!(
         "HTML page, {FRAMES} frames: {:.2} s (analysis {:.2} s; asked: 1 s), {:.0} kB",

@@ -1,5 +1,5 @@
-//! Settings that could not act where they were measured, or were so before, as a run noted them: that they
-//! made no difference says nothing about them.
+//! Settings that could not act where they were measured, or were already in effect, as noted by the run:
+//! the lack of a difference then shows nothing about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use netplumb_model::recording::Recording;
 use crate::footer::Note;
 use crate::number::printable;
 
-/// Reasons are cut to this.
+/// The most letters of a reason.
 const WHY_LIMIT: usize = 280;
 const KNOB_LIMIT: usize = 60;
 const FAILED_LIMIT: usize = 400;
 
-/// What of an arm's settings could not act, by their keys.
+/// An arm's settings that could not act, by their keys.
 fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
     let notes = recording.notes.get(&(arm as u32));
     notes
@@ -29,11 +29,11 @@ fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
         .collect()
 }
 
-/// So many arms are named in a note.
+/// The most arms that a note names.
 const ARMS: usize = 4;
 
-/// Notes for a footer: what could not act, made no difference or was not taken as it was given, why, and in
-/// which arms where it was otherwise in others; and which arms could not be measured. The scan reports what it tried.
+/// Notes for a footer: settings that could not act, had no effect or were rounded, why, and in which arms, unless in
+/// all; and arms that could not be measured. A scan reports its settings itself.
 pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     let arms = 0..recording.arms.len();
     let shown: Vec<usize> = arms
@@ -87,7 +87,7 @@ pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     notes
 }
 
-/// What of the settings of a scan's arm could not act; nothing where one could.
+/// Why the scanned setting of an arm could not act; none if it could.
 pub(crate) fn of_scanned(recording: &Recording, arm: usize) -> Option<String> {
     let (_, setting, _) = recording.arms[arm].scanned()?;
     let idle = idle(recording, arm);
@@ -129,9 +129,9 @@ pub(crate) fn between(
 }
 
 /// For the end of a sentence: "; gro could not act: one packet at a time leaves nothing to
-/// merge". Where there is a difference all the same and no other setting, what it is: to have
-/// a setting may cost something, whatever it finds to do.
-pub(crate) fn told(idle: &[Idle], alone: bool, differs: bool) -> String {
+/// merge". With a difference all the same and no other setting, an explanation of it: an
+/// enabled setting may cost something even without work.
+pub(crate) fn idle_text(idle: &[Idle], alone: bool, differs: bool) -> String {
     if idle.is_empty() {
         return String::new();
     }

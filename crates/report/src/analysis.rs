@@ -27,15 +27,15 @@ pub const NO_LAYER: &str = "(no layer)";
 /// One arm and direction, summed over its blocks.
 #[derive(Debug, Clone)]
 pub struct ClassView<'a> {
-    /// The recording that it is of.
+    /// The recording that the class is part of.
     pub recording: &'a Recording,
     /// Index of the arm.
     pub arm: usize,
     /// Protocol and direction.
     pub class: Class,
-    /// What its costs are of.
+    /// The quantity that its costs are in.
     pub quantity: Quantity,
-    /// Its blocks.
+    /// Indexes of its blocks in [`Recording::blocks`].
     pub blocks: Vec<u32>,
     /// What its sums are shared by.
     pub per: Per,
@@ -43,12 +43,12 @@ pub struct ClassView<'a> {
     pub packets: u64,
     /// Between two hosts: the bytes of payload that these carried.
     pub payload_bytes: Option<u64>,
-    /// Blocks whose packets are not all accounted for: figures of packets that went missing
-    /// are of nothing.
+    /// Number of blocks whose packets are not all accounted for: their figures per packet
+    /// mean nothing.
     pub invalid: usize,
     /// The cost, over all blocks.
     pub total: u64,
-    /// That of each block.
+    /// The cost of each block.
     pub by_block: Vec<u64>,
     /// By context.
     pub contexts: BTreeMap<Context, u64>,
@@ -58,22 +58,22 @@ pub struct ClassView<'a> {
     pub functions: Vec<FunctionView>,
     /// By node: calls, self, inclusive.
     pub nodes: BTreeMap<NodeId, NodeView>,
-    /// Of the part below a function: how often that was called from elsewhere.
+    /// How often the recording's root function was called from elsewhere, if there is one.
     pub root_calls: Option<u64>,
-    /// Of costs that vary: what each function itself cost in each block.
+    /// Each function's own cost in each block, if costs vary.
     pub(crate) spread: BTreeMap<FunctionId, Vec<u64>>,
 }
 
 /// One function of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionView {
-    /// Which.
+    /// Index in [`Recording::functions`].
     pub function: FunctionId,
     /// Times entered.
     pub calls: u64,
     /// Instructions of its own.
     pub self_insns: u64,
-    /// With those of all that it called.
+    /// Its own instructions and its callees'.
     pub inclusive_insns: u64,
 }
 
@@ -82,16 +82,16 @@ pub struct FunctionView {
 pub struct NodeView {
     /// Times entered.
     pub calls: u64,
-    /// Of samples: how many there are in its subtree.
+    /// The number of samples in its subtree, if it was sampled.
     pub(crate) samples_below: u64,
     /// Instructions of its own.
     pub self_insns: u64,
-    /// With those of its subtree.
+    /// Instructions of its subtree, itself included.
     pub inclusive_insns: u64,
 }
 
 impl ClassView<'_> {
-    /// The arm.
+    /// The recording's arm with index `self.arm`.
     pub fn arm(&self) -> &Arm {
         &self.recording.arms[self.arm]
     }
@@ -111,7 +111,7 @@ impl ClassView<'_> {
         self.quantity.repeats == Repeats::Exactly
     }
 
-    /// Whether it was sampled: calls are how many samples there are.
+    /// Whether it was sampled: then calls are numbers of samples.
     pub(crate) fn is_sampled(&self) -> bool {
         self.quantity.calls == Calls::Samples
     }
@@ -126,7 +126,7 @@ impl ClassView<'_> {
     }
 
     /// The same as text, without its unit.
-    pub(crate) fn told(&self, sum: u64) -> String {
+    pub(crate) fn cost_text(&self, sum: u64) -> String {
         match self.quantity.unit.as_str() {
             _ if self.is_exact() => per_packet(sum, self.packets),
             "ns" => ns(self.per.each(sum as f64)),
@@ -136,7 +136,7 @@ impl ClassView<'_> {
 
     /// The same with its unit.
     pub(crate) fn with_unit(&self, sum: u64) -> String {
-        let text = self.told(sum);
+        let text = self.cost_text(sum);
         match self.quantity.unit.as_str() {
             // A long time has its unit already.
             "ns" if text.ends_with('s') => text,
@@ -151,7 +151,7 @@ impl ClassView<'_> {
     }
 
     /// The same as text.
-    pub(crate) fn told_per_kib(&self, sum: u64) -> Option<String> {
+    pub(crate) fn cost_per_kib_text(&self, sum: u64) -> Option<String> {
         let bytes = self.payload_bytes?;
         Some(per_packet(sum.saturating_mul(KIB), bytes))
     }
@@ -165,14 +165,14 @@ impl ClassView<'_> {
         }
     }
 
-    /// What each of its blocks is shared by.
+    /// What the sums of each of its blocks are shared by.
     pub(crate) fn per_by_block(&self) -> Vec<Per> {
         let one = |block: &u32| {
             let packets = match self.packets {
                 0 => 0,
                 _ => offered(self.recording, &[*block]),
             };
-            Per::of(self.recording, self.class.proto, &[*block], packets)
+            Per::from_recording(self.recording, self.class.proto, &[*block], packets)
         };
         self.blocks.iter().map(one).collect()
     }
@@ -182,10 +182,10 @@ impl ClassView<'_> {
         let per = self.per_by_block();
         let each: Vec<f64> =
             (per.iter().zip(by_block)).map(|(per, sum)| per.each(*sum as f64)).collect();
-        Mean::of(&each)
+        Mean::from_values(&each)
     }
 
-    /// What a function itself cost: that mean; none of what does not vary.
+    /// A function's own cost as such a mean; none if costs do not vary.
     pub(crate) fn mean_of(&self, function: FunctionId) -> Option<Mean> {
         self.mean(self.spread.get(&function)?)
     }
@@ -221,8 +221,8 @@ impl ClassView<'_> {
     }
 }
 
-/// Whether costs of a direction are a class to be shown. What is for no packet is not, except where
-/// one function's costs are asked for: all of them.
+/// Whether costs of a direction are shown as a class. Work for no packet is not, except in a recording
+/// of one function's costs, which has all of them.
 pub(crate) fn is_class(recording: &Recording, direction: Direction) -> bool {
     direction != Direction::Other || recording.root().is_some()
 }
@@ -235,10 +235,10 @@ pub fn classes(recording: &Recording) -> Vec<ClassView<'_>> {
     views
 }
 
-/// The same with those of the part below a function that are known to have nothing there.
+/// The same, including classes known to have no cost below the recording's root function.
 pub(crate) fn measured(recording: &Recording) -> Vec<ClassView<'_>> {
     let mut views = Vec::new();
-    // A scan has hundreds of arms: each is to be handed its own costs only.
+    // A scan has hundreds of arms: pass each its own costs only.
     let mut costs: Vec<Vec<&Cost>> = vec![Vec::new(); recording.arms.len()];
     for cost in &recording.costs {
         let block = recording.blocks.get(cost.block as usize);
@@ -281,7 +281,7 @@ fn class_of<'a>(
     let invalid = blocks.iter().filter(|b| !recording.blocks[**b as usize].ledger.closes()).count();
     let mut by_block: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
     let mut contexts = BTreeMap::new();
-    // By id: a recording of samples may have very many.
+    // By id, not in a map: a recording of samples may have very many nodes.
     let mut nodes: Vec<Option<NodeView>> = vec![None; recording.nodes.len()];
     let mut total = 0;
     let number = costs.first().map(|c| c.quantity);
@@ -294,7 +294,7 @@ fn class_of<'a>(
         let own = costs.iter().filter(is_of).copied();
         let own = own.filter(|cost| places.contains_key(&cost.block));
         let forwarded: u64 = per::forwarded(recording, own).into_values().sum();
-        // Of the packets that were sent where it can't be told.
+        // Packets sent, where forwarded ones can't be counted.
         packets = if forwarded > 0 { forwarded } else { packets };
     }
     for cost in costs.iter().filter(is_of) {
@@ -312,8 +312,8 @@ fn class_of<'a>(
         let node = nodes[cost.node as usize].get_or_insert_default();
         node.calls += cost.calls;
         node.self_insns += cost.own;
-        // Ancestors without a cost of their own still have one of their subtree. Those
-        // of a node that is there are there too.
+        // Ancestors without a cost of their own still have their subtree's. If a node is
+        // there, so are its ancestors.
         let mut above = recording.nodes[cost.node as usize].parent;
         while let Some(id) = above {
             if nodes[id as usize].is_some() {
@@ -347,7 +347,7 @@ fn class_of<'a>(
         per: match is_exact {
             true if recording.arms[arm].proto == Proto::Command => Per::Run(packets),
             true => Per::Packet(packets),
-            false => Per::of(recording, recording.arms[arm].proto, &blocks, packets),
+            false => Per::from_recording(recording, recording.arms[arm].proto, &blocks, packets),
         },
         quantity,
         blocks,
@@ -428,13 +428,13 @@ pub(crate) fn has_ancestor(recording: &Recording, node: NodeId, function: Functi
     false
 }
 
-/// What a recording's costs are of: the quantity of the first one.
+/// The quantity of a recording's costs: the first cost's.
 pub(crate) fn quantity(recording: &Recording) -> Quantity {
     quantity_of(recording, recording.costs.first().map(|c| c.quantity))
 }
 
-/// A quantity of costs. Where there are no costs, that of the totals that they would add up to;
-/// instructions, which once were all, where there is none.
+/// A quantity of costs. Without costs, the quantity of the totals that they would add up to;
+/// without totals, instructions, once the only quantity.
 fn quantity_of(recording: &Recording, number: Option<QuantityId>) -> Quantity {
     let totals = || recording.blocks.iter().flat_map(|block| &block.totals);
     let number = number.or_else(|| totals().next().map(|total| total.quantity));
@@ -442,24 +442,24 @@ fn quantity_of(recording: &Recording, number: Option<QuantityId>) -> Quantity {
     known.cloned().unwrap_or_else(|| (&INSTRUCTIONS).into())
 }
 
-/// The name of a quantity that its unit does not tell: samples of instructions, of which a
-/// recording has two kinds.
+/// The name of a quantity that its unit does not identify: a recording has two kinds of samples of
+/// instructions.
 pub(crate) fn name_beside_unit(quantity: &Quantity) -> Option<&str> {
     let sampled = [&SAMPLED, &DEFERRED].iter().any(|of| quantity.is(of));
     sampled.then_some(&quantity.name)
 }
 
-/// What costs are in: instructions or nanoseconds.
+/// The unit of costs: instructions or nanoseconds.
 pub fn unit(recording: &Recording) -> String {
     printable(&quantity(recording).unit, UNIT_LETTERS)
 }
 
-/// What happened in the windows of an arm that was no packet's work, by context.
+/// An arm's cost in the measured windows that was not any packet's work, by context.
 pub fn other_work(recording: &Recording, arm: usize) -> BTreeMap<Context, u64> {
     class(recording, arm, Direction::Other).contexts
 }
 
-/// Own instructions by name, without what compilers add to the names of clones.
+/// Own instructions by name, without the suffixes of compilers' clones.
 pub(crate) fn functions<'v>(view: &'v ClassView<'_>) -> BTreeMap<&'v str, u64> {
     let mut functions = BTreeMap::new();
     for function in &view.functions {

@@ -14,8 +14,8 @@ use netplumb_model::recording::{Function, FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
 use crate::beside::LineTimes;
-use crate::lines::place;
 use crate::number::{counted, per_packet, printable, thousands};
+use crate::source::{place, text_of};
 use crate::table::Value;
 
 /// Letters of a source line that are shown.
@@ -32,17 +32,16 @@ fn why_none(class: &ClassView<'_>) -> &'static str {
     }
 }
 
-/// Whether another function of the name has instructions in the arm of a class: that of another program
-/// or module.
+/// Whether another program's or module's function of the same name has instructions in the arm of a class.
 fn namesake(class: &ClassView<'_>, function: FunctionId) -> bool {
     let name = |id: FunctionId| &class.recording.functions[id as usize].name;
     let mut of_arm = (class.recording.code.iter()).filter(|code| code.arm as usize == class.arm);
     of_arm.any(|code| code.function != function && name(code.function) == name(function))
 }
 
-/// An instruction at this address, with the bytes 0 that say where things outside of its function's `own` addresses
-/// are: what is left is the same in every build of the same code. On arm64 the low bits of an address are left, of
-/// which nothing says that they are some.
+/// An instruction at this address, with zeros for the bytes that encode addresses outside of its function's `own`
+/// range: the rest is the same in every build of the same code. On arm64 the low bits of an address remain, since
+/// nothing marks them as part of one.
 pub(crate) fn without_addresses(arch: Arch, code: &[u8], at: u64, own: &Range<u64>) -> Vec<u8> {
     match arch {
         Arch::X86_64 => x86::without_addresses(code, at, own),
@@ -50,10 +49,10 @@ pub(crate) fn without_addresses(arch: Arch, code: &[u8], at: u64, own: &Range<u6
     }
 }
 
-/// The instructions of a function in the arm of a class, as text: those of all its packets, whatever
-/// their direction. With their source text if `source`. Nothing if another function of its name was
-/// executed instead, which has a text of its own. With the time of lines above their instructions, if
-/// there is any.
+/// The instructions of a function in the arm of a class, as text, for all of the arm's packets, whatever
+/// their direction. With their source text if `source`, and with the time of lines above their
+/// instructions, if there is any. Nothing if another function of its name was executed instead, which has
+/// a text of its own.
 pub fn render(
     class: &ClassView<'_>,
     function: FunctionId,
@@ -83,7 +82,7 @@ pub fn render(
             per_packet(all, class.packets),
             class.per.word(),
         ));
-        out.push_str(&times.map_or(String::new(), LineTimes::told));
+        out.push_str(&times.map_or(String::new(), LineTimes::times_text));
         listing(&mut out, class, (code, all), source, times);
     }
     if !found && !namesake(class, function) {
@@ -123,7 +122,7 @@ pub(crate) fn json(class: &ClassView<'_>, function: FunctionId) -> Vec<(&'static
 }
 
 /// An instruction, ready to be shown.
-struct Row<'a> {
+struct InstructionRow<'a> {
     insn: &'a Instruction,
     text: String,
     /// Where it jumps to in the same function, as an offset.
@@ -160,14 +159,14 @@ fn listing(
         if let Some(gap) = before.and_then(|end| u64::from(insn.offset).checked_sub(end))
             && gap > 0
         {
-            let told = counted(gap as usize, "byte");
-            out.push_str(&format!("  {:>width$}  {:>6}  {told} not executed\n", "", ""));
+            let bytes = counted(gap as usize, "byte");
+            out.push_str(&format!("  {:>width$}  {:>6}  {bytes} not executed\n", "", ""));
         }
         before = Some(insn.end());
         let text = format!(
             "  {:>width$}  {:>6}  {:<offsets$}  {art}  {}",
             figure(insn),
-            Value::Share(insn.times as f64 / all.max(1) as f64).told(),
+            Value::Share(insn.times as f64 / all.max(1) as f64).cell_text(),
             offset(insn),
             row.text
         );
@@ -189,7 +188,7 @@ fn of_source(
     let text = text_of(recording, line).filter(|_| source);
     let text = text.map_or(String::new(), |text| format!("  {}", printable(&text, LINE_LETTERS)));
     let time = times.map_or(String::new(), |times| {
-        let share = Value::Share(times.share(recording, line)).told();
+        let share = Value::Share(times.share(recording, line)).cell_text();
         format!("  {share} of the time")
     });
     let place = place(recording, line);
@@ -197,15 +196,8 @@ fn of_source(
     format!("\n  {short}{time}{text}\n")
 }
 
-/// The text of a source line, if it is in the recording.
-pub(crate) fn text_of(recording: &Recording, line: SourceLine) -> Option<String> {
-    let text = recording.source_texts.get(&line.file)?;
-    let line = text.lines().nth((line.line as usize).checked_sub(1)?)?;
-    Some(line.replace('\t', "    "))
-}
-
-fn decoded<'a>(recording: &Recording, code: &'a FunctionCode) -> Vec<Row<'a>> {
-    let names = Names::of(recording, code);
+fn decoded<'a>(recording: &Recording, code: &'a FunctionCode) -> Vec<InstructionRow<'a>> {
+    let names = Names::from_code(recording, code);
     let mut disassemble: Box<dyn Disassemble> = match recording.arch(code.arm as usize) {
         Arch::X86_64 => Box::new(x86::Disassembler::new(names)),
         Arch::Arm64 => Box::new(arm64::Disassembler::new(names)),
@@ -215,18 +207,18 @@ fn decoded<'a>(recording: &Recording, code: &'a FunctionCode) -> Vec<Row<'a>> {
         let at = code.address.wrapping_add(u64::from(insn.offset));
         let (text, jump) = disassemble.one(insn.code(), at);
         let offset = jump.map(|to| to.wrapping_sub(code.address));
-        Row { insn, text: printable(&text, 120), target: offset.filter(|to| *to < size) }
+        InstructionRow { insn, text: printable(&text, 120), target: offset.filter(|to| *to < size) }
     };
     code.insns.iter().map(row).collect()
 }
 
-/// Whether the functions of a recording have their addresses and sizes in an arm: those of arms of another
-/// architecture than the first one's have their own, of which the code says as much as was executed.
+/// Whether the recording's addresses and sizes of functions hold in an arm. They do not if its architecture is
+/// not the first arm's: then only executed code is known.
 fn has_addresses(recording: &Recording, arm: u32) -> bool {
     recording.arch(arm as usize) == recording.arch(0)
 }
 
-/// The size of a function, or of what is known of it.
+/// The size of a function, or of its known part.
 fn size_bytes(recording: &Recording, code: &FunctionCode) -> u64 {
     match has_addresses(recording, code.arm) {
         true => recording.functions[code.function as usize].size_bytes,
@@ -236,11 +228,11 @@ fn size_bytes(recording: &Recording, code: &FunctionCode) -> u64 {
 
 /// A disassembler of an architecture.
 trait Disassemble {
-    /// An instruction at this address: its text, and where it jumps to, if it says so itself.
+    /// An instruction at this address: its text, and its jump target, if the instruction encodes one.
     fn one(&mut self, code: &[u8], at: u64) -> (String, Option<u64>);
 }
 
-/// Names of what calls and jumps go to.
+/// Names of the targets of calls and jumps.
 struct Names {
     /// The function's own addresses.
     begin: u64,
@@ -250,7 +242,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(recording: &Recording, code: &FunctionCode) -> Names {
+    fn from_code(recording: &Recording, code: &FunctionCode) -> Names {
         let own = &recording.functions[code.function as usize];
         // Programs' files have addresses of their own; the kernel and its modules share theirs.
         let is_kernel = |address: u64| address >> 63 == 1;
@@ -276,7 +268,7 @@ impl Names {
         Names { begin: code.address, size_bytes: size_bytes(recording, code), functions }
     }
 
-    /// What an address is called that an instruction names; `branches` if it goes there.
+    /// The name of an address in an instruction; `branches` if the instruction goes there.
     fn name(&self, address: u64, branches: bool) -> Option<String> {
         let offset = address.wrapping_sub(self.begin);
         if branches && offset < self.size_bytes {

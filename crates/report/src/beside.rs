@@ -1,4 +1,4 @@
-//! Time of source lines, of a recording of samples, beside what the same lines executed in another.
+//! Time of source lines, from a recording of samples, beside the instructions of the same lines in another.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use netplumb_model::chain;
 use netplumb_model::recording::{FunctionId, Recording, SourceLine};
 
 use crate::analysis::{ClassView, classes};
-use crate::lines;
 use crate::number::{counted, printable};
+use crate::source::of_class;
 
 /// Time of the lines of a function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LineTimes {
     /// Nanoseconds by file and line.
     lines: BTreeMap<(String, u32), u64>,
-    /// Nanoseconds of the function itself, also of no line.
+    /// Nanoseconds of the function itself, including time of no known line.
     whole_ns: u64,
-    /// How many samples that was.
+    /// How many samples `whole_ns` is from.
     samples: u64,
-    /// What was sampled, such as a command.
+    /// The name of the arm that was sampled, such as a command.
     arm: String,
 }
 
 impl LineTimes {
-    /// Those of the functions that a name means; none if they have no time, or no lines are known.
-    pub fn of(recording: &Recording, name: &str) -> Option<LineTimes> {
+    /// Line times of the functions that a name means; none if they have no time, or no lines are known.
+    pub fn from_recording(recording: &Recording, name: &str) -> Option<LineTimes> {
         let functions = chain::functions(recording, name);
         let mut times = LineTimes::default();
         for class in classes(recording) {
@@ -32,7 +32,7 @@ impl LineTimes {
                 continue;
             }
             times.arm.clone_from(&class.arm().name);
-            let mut by_function = lines::of_class(&class);
+            let mut by_function = of_class(&class);
             for function in &functions {
                 times.add(&class, *function, by_function.remove(function));
             }
@@ -56,8 +56,8 @@ impl LineTimes {
         }
     }
 
-    /// How much is known of it, as a line of text.
-    pub(crate) fn told(&self) -> String {
+    /// How many samples there are, as a line of text.
+    pub(crate) fn times_text(&self) -> String {
         format!(
             "  time by {} of {}\n",
             counted(self.samples as usize, "sample"),
@@ -77,8 +77,8 @@ impl LineTimes {
         self.ns(recording, source) as f64 / self.whole_ns.max(1) as f64
     }
 
-    /// Nanoseconds for each instruction of a line, of which there are so many in a run: where it was a
-    /// run of the same command that was sampled.
+    /// Nanoseconds for each instruction of a line, given its instructions in a run: only where a run of
+    /// the same command was sampled.
     pub(crate) fn per_insn(
         &self,
         class: &ClassView<'_>,
@@ -90,7 +90,7 @@ impl LineTimes {
         (is_same && of_run > 0.0).then(|| self.ns(class.recording, source) as f64 / of_run)
     }
 
-    /// Whether that is known.
+    /// Whether [`LineTimes::per_insn`] is known for a class.
     pub(crate) fn is_of(&self, class: &ClassView<'_>) -> bool {
         class.is_exact() && class.arm().name == self.arm
     }
@@ -106,9 +106,9 @@ mod tests {
     use netplumb_model::timing::{CPU_TIME, INSTRUCTIONS};
 
     use super::*;
-    use crate::asm;
+    use crate::{asm, lines};
 
-    /// A run of `./w`, whose function `work` has two lines with these costs, by a quantity.
+    /// A run of `./w`, whose function `work` has two lines with these costs of a quantity.
     fn recording(quantity: &Declared, costs: [u64; 2]) -> Recording {
         let mut recording = Recording {
             arms: vec![Arm {
@@ -168,14 +168,14 @@ mod tests {
     }
 
     /// Check that lines of counts have the time of the same lines, as a share and for each instruction,
-    /// and no time for each of another command.
+    /// and no time for each instruction of another command.
     #[test]
     fn beside_counts() {
         let counts = recording(&INSTRUCTIONS, [1_000, 3_000]);
         let samples = recording(&CPU_TIME, [6_000, 2_000]);
-        let times = LineTimes::of(&samples, "work").unwrap();
-        assert_eq!(LineTimes::of(&samples, "main"), None);
-        assert_eq!(LineTimes::of(&counts, "work"), None);
+        let times = LineTimes::from_recording(&samples, "work").unwrap();
+        assert_eq!(LineTimes::from_recording(&samples, "main"), None);
+        assert_eq!(LineTimes::from_recording(&counts, "work"), None);
         let views = classes(&counts);
         let text = lines::render(&views[0], 0, 110, true, false, Some(&times));
         let row = |line: &str| -> Vec<&str> {
@@ -191,7 +191,7 @@ mod tests {
         assert!(text.contains("time") && !text.contains("ns each"), "{text}");
     }
 
-    /// Check that instructions have the time of their line above them.
+    /// Check that the time of a line is above its instructions.
     #[test]
     fn beside_instructions() {
         let mut counts = recording(&INSTRUCTIONS, [1_000, 3_000]);
@@ -206,7 +206,7 @@ mod tests {
             insns: vec![at(0, &[0xff, 0xcf], 2), at(2, &[0xc3], 3)],
         });
         let samples = recording(&CPU_TIME, [6_000, 2_000]);
-        let times = LineTimes::of(&samples, "work").unwrap();
+        let times = LineTimes::from_recording(&samples, "work").unwrap();
         let views = classes(&counts);
         let text = asm::render(&views[0], 0, false, Some(&times));
         assert!(text.contains("w.c:2  75.0% of the time"), "{text}");

@@ -2,16 +2,16 @@
 //!
 //! The format knows functions and the calls between two of them. So that inclusive
 //! costs are right in recursion too, the second of a function's frames on a stack
-//! is `name'2`, the third `name'3`, as valgrind has it with `--separate-recs`: no
-//! frame of a name is then below another of that name, and what a name costs
-//! inclusively is the sum of its frames.
+//! is `name'2`, the third `name'3`, as with valgrind's `--separate-recs`: no frame
+//! of a name is then below another of that name, and the inclusive cost of a name
+//! is the sum over its frames.
 //!
-//! Code whose lines are known is in its own file, and costs what each line does; a
-//! recursive function, whose levels share lines, and calls, which are kept without
-//! theirs, are where the function is defined.
+//! Code whose lines are known is in its own file, with the cost of each line.
+//! Recursive functions, whose levels share lines, and calls, which are recorded
+//! without lines, are where the function is defined.
 //!
-//! Classes are events, beside `Ir`, their sum. The format's other way, a part for
-//! each, is one that `callgrind_annotate` takes the last part's total of.
+//! Classes are events, beside `Ir`, their sum. The format also allows a part for
+//! each, but then `callgrind_annotate` takes only the last part's total.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
@@ -19,12 +19,12 @@ use std::fmt::Write;
 use netplumb_model::recording::{FunctionId, Recording, SourceLine, env};
 
 use crate::analysis::{ClassView, NO_LAYER, quantity};
-use crate::lines::{self, PATH_LETTERS};
 use crate::number::printable;
-use crate::profile::{Part, conditions, parts, tame};
+use crate::profile::{ProfilePart, conditions, parts, tame};
+use crate::source::{PATH_LETTERS, of_class};
 use crate::summary::label;
 
-/// KCachegrind takes no more than 13 events that are not computed.
+/// KCachegrind accepts at most 13 events that are not computed.
 const MAX_CLASS_EVENTS: usize = 12;
 /// Where the kernel's own functions are.
 const KERNEL_OBJECT: &str = "vmlinux";
@@ -36,7 +36,7 @@ const CONTEXTS: &str = "(contexts)";
 enum Label {
     /// By the place of its part.
     Context(usize),
-    /// The function, and how many of it are on the stack.
+    /// The function, and how many of its frames are on the stack.
     Function(FunctionId, u32),
 }
 
@@ -81,7 +81,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>]) -> String {
 }
 
 /// Adds what a part's rows cost.
-fn add(costs: &mut BTreeMap<Label, Costs>, n: usize, part: &Part<'_>, classes: usize) {
+fn add(costs: &mut BTreeMap<Label, Costs>, n: usize, part: &ProfilePart<'_>, classes: usize) {
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); part.rows.len()];
     let mut roots = Vec::new();
     for (row, data) in part.rows.iter().enumerate() {
@@ -120,9 +120,9 @@ fn add(costs: &mut BTreeMap<Label, Costs>, n: usize, part: &Part<'_>, classes: u
     }
 }
 
-/// A name of its own for each function: several may have one symbol, and readers
-/// know functions by name.
-fn names(recording: &Recording, parts: &[Part<'_>]) -> HashMap<FunctionId, String> {
+/// A unique name for each function: several may have one symbol, and readers
+/// identify functions by name.
+fn names(recording: &Recording, parts: &[ProfilePart<'_>]) -> HashMap<FunctionId, String> {
     let used: HashSet<FunctionId> =
         parts.iter().flat_map(|p| p.rows.iter().map(|r| r.function)).collect();
     let mut used: Vec<FunctionId> = used.into_iter().collect();
@@ -147,14 +147,14 @@ fn names(recording: &Recording, parts: &[Part<'_>]) -> HashMap<FunctionId, Strin
 /// What a function's lines cost, by class.
 type ByLine = BTreeMap<SourceLine, Vec<u64>>;
 
-/// Of functions whose own cost is one of theirs only.
+/// Of functions without recursion, where lines add up to no more than the own cost.
 fn by_line(
     classes: &[ClassView<'_>],
     costs: &BTreeMap<Label, Costs>,
 ) -> BTreeMap<FunctionId, ByLine> {
     let mut all: BTreeMap<FunctionId, ByLine> = BTreeMap::new();
     for (n, class) in classes.iter().enumerate() {
-        for (function, lines) in lines::of_class(class) {
+        for (function, lines) in of_class(class) {
             let of = all.entry(function).or_default();
             for (source, insns) in lines {
                 of.entry(source).or_insert_with(|| vec![0; classes.len()])[n] = insns;
@@ -177,7 +177,7 @@ struct Writer<'a> {
     recording: &'a Recording,
     by_class: bool,
     names: HashMap<FunctionId, String>,
-    parts: &'a [Part<'a>],
+    parts: &'a [ProfilePart<'a>],
     lines: BTreeMap<FunctionId, ByLine>,
     /// Numbers of the names that are written already, by kind.
     known: HashMap<(&'static str, String), usize>,
@@ -258,8 +258,8 @@ impl Writer<'_> {
         }
         for (callee, call) in &costs.calls {
             self.place(*callee, ["cob=", "cfi=", "cfn="]);
-            // A function that was entered before the window opened was called, if
-            // not in it. callgrind_annotate takes what follows `calls=0` for the
+            // A function that was entered before the window opened was still
+            // called. callgrind_annotate takes the line after `calls=0` for the
             // caller's own cost.
             let to = self.source(*callee).map_or(0, |s| s.line);
             let _ = writeln!(self.out, "calls={} {to}", call.count.max(1));

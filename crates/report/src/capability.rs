@@ -9,7 +9,7 @@ use netplumb_model::capability::{
 /// The narrowest page that is laid out; a narrower terminal wraps by itself.
 const NARROWEST: usize = 60;
 
-/// Render the whole answer, for a terminal of so many columns.
+/// Render the whole answer for a terminal, `columns` wide.
 pub fn render(doctor: &Doctor, columns: usize) -> String {
     let mut page = Page { text: String::new(), columns: columns.max(NARROWEST) };
     page.wrapped("", "", &machine(&doctor.machine));
@@ -56,7 +56,7 @@ fn machine(machine: &Machine) -> String {
     text
 }
 
-/// What to take away: each lab with what works in it.
+/// The summary: each lab with what works in it.
 fn summary(doctor: &Doctor) -> String {
     let labs: Vec<String> = doctor
         .labs
@@ -142,7 +142,7 @@ impl Page {
             self.wrapped(&head, "            ", &headline(&member.what, &member.verdict));
             let advice = advice(&member.verdict);
             self.advice("          ", advice, before);
-            // A yes in between does not make it any less the same reason.
+            // A yes in between does not change the reason.
             before = advice.or(before);
         }
     }
@@ -161,7 +161,7 @@ impl Page {
         self.wrapped(&format!("{indent}do:   "), &hanging, remedy);
     }
 
-    /// A lab. What was said of one `before` it is not said again.
+    /// A lab. Advice that a lab `before` it has is not repeated.
     fn lab(&mut self, lab: &Lab, before: &[Lab]) {
         let head = format!("  {:<7} ", mark(&lab.verdict));
         self.wrapped(&head, "            ", &headline(&lab.lab, &lab.verdict));

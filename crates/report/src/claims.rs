@@ -4,13 +4,16 @@ mod across;
 mod counted;
 mod course;
 mod fit;
+mod ratio;
 mod samples;
+mod subject;
 mod traced;
 mod turning;
 mod varying;
 
 pub(crate) use across::{changes, drawn, steady};
-pub(crate) use samples::{CPU_USE, HANDLED, Samples, What};
+pub(crate) use samples::{CPU_USE, HANDLED, Samples};
+pub(crate) use subject::What;
 
 use std::borrow::Cow;
 
@@ -20,7 +23,7 @@ use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::analysis::ClassView;
-use crate::events;
+use crate::events::rows::counts;
 use crate::number::{per_packet, percent, printable};
 use crate::page::PageClaim;
 use crate::seeds;
@@ -31,24 +34,24 @@ use crate::trust::devices::varying;
 /// Letters of a text on the page.
 const PAGE_LETTERS: usize = 4_000;
 
-/// What the data say of a claim.
+/// How the data answer a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// They bear it out.
+    /// The data bear the claim out.
     Holds,
-    /// They show that it is not so.
+    /// The data refute it.
     DoesNotHold,
-    /// They show neither: it may be so or not, as far as such a run can see.
+    /// The data show neither: too little was measured, or it varies too much.
     NotShown,
-    /// They answer it.
+    /// A question, answered by the data.
     Answered,
-    /// They can't: something was not measured.
+    /// Something that the claim needs was not measured.
     NotMeasured,
 }
 
 impl Answer {
-    /// In words.
+    /// As shown in reports: "holds", "does not hold".
     pub fn as_str(self) -> &'static str {
         match self {
             Answer::Holds => "holds",
@@ -63,9 +66,9 @@ impl Answer {
 /// A claim, its verdict, and the figures behind it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Judged {
-    /// The statement.
+    /// The claim's statement, as in the experiment file.
     pub says: String,
-    /// What the data say.
+    /// How the data answer it.
     pub verdict: Answer,
     /// Why, with figures.
     pub because: String,
@@ -76,7 +79,7 @@ pub struct Judged {
     pub finding: String,
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 struct Outcome {
     verdict: Answer,
     because: String,
@@ -92,7 +95,7 @@ impl Outcome {
         }
     }
 
-    /// The same of figures that another run need not have: equality shows nothing.
+    /// The same, for figures that another run need not repeat: there equality shows nothing.
     fn not_repeated(self, device: DiskDevice) -> Outcome {
         let why = format!("disk {device} is not repeatable");
         match self.verdict {
@@ -106,8 +109,8 @@ impl Outcome {
     }
 }
 
-/// An experiment without the claims about arms and directions that were not asked for, where some were;
-/// and without a conclusion that names one of these.
+/// An experiment without claims about other arms and directions than the requested ones, if any were
+/// requested; and without a conclusion that names a removed claim.
 pub fn asked(experiment: &Experiment, directions: &[Direction], arms: &[String]) -> Experiment {
     let is_asked = |claim: &Claim| {
         let named = claim.arms();
@@ -132,13 +135,13 @@ fn only(experiment: &Experiment, keep: impl Fn(&Claim) -> bool) -> Experiment {
     experiment
 }
 
-/// What is to be said of an experiment with each part of a recording, by the parts' names: a claim is judged once, by the
-/// part that its quantity is of, or the first that has such a one; all others, and those of no part, by the first.
-/// That has the title and the question, too. A conclusion that names claims of several is empty in all.
+/// An experiment split by the parts of a recording: each claim is judged once, by the part named like its quantity,
+/// or the first that has that quantity, or else the first. The first part has the title and the question, too. A
+/// conclusion that names claims of several parts is empty in all.
 pub fn by_part(experiment: &Experiment, parts: &[(&str, Cow<'_, Recording>)]) -> Vec<Experiment> {
     let events: Vec<_> = (parts.iter())
         .map(|(_, part)| match shape(part) {
-            Shape::Counts => events::counts(part),
+            Shape::Counts => counts(part),
             _ => Vec::new(),
         })
         .collect();
@@ -156,7 +159,7 @@ pub fn by_part(experiment: &Experiment, parts: &[(&str, Cow<'_, Recording>)]) ->
     };
     let of = |number: usize| {
         let own = only(experiment, |claim| owner(claim).unwrap_or(0) == number);
-        // One that names no claim is the first's; without its own a part has none, and no list instead.
+        // A conclusion that names no claim is the first part's. Other parts without one get no list instead.
         let is_own = |text: &String| number == 0 || text.contains('{');
         let conclusion = (experiment.conclusion.is_some())
             .then(|| own.conclusion.clone().filter(is_own).unwrap_or_default());
@@ -180,7 +183,7 @@ pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> 
         return judge_blocks(experiment, recording);
     }
     let classes = seeds::typical(classes);
-    let samples = recording.map(Samples::of);
+    let samples = recording.map(Samples::from_recording);
     let counted = |claim: &Claim| {
         if let Claim::Calls { .. } = claim {
             return Some(traced::outcome(claim, &classes));
@@ -213,7 +216,7 @@ fn varying_disk(claim: &Claim, recording: &Recording) -> Option<DiskDevice> {
     recording.arms.iter().filter(is_its).find_map(varying)
 }
 
-/// Judge every claim of an experiment, whatever its recording is of; `classes` are those of
+/// Judge every claim of an experiment, whatever its recording measures; `classes` have its
 /// costs.
 pub fn judge_all(
     experiment: &Experiment,
@@ -228,7 +231,7 @@ pub fn judge_all(
 
 /// The same by the blocks of a recording whose figures vary: of times, or of a bench.
 pub fn judge_blocks(experiment: &Experiment, recording: &Recording) -> Vec<Judged> {
-    let samples = Samples::of(recording);
+    let samples = Samples::from_recording(recording);
     let claims = experiment.claims.iter();
     claims.map(|claim| judged(claim, varying::outcome(experiment, claim, &samples))).collect()
 }
@@ -245,7 +248,7 @@ fn judged(claim: &Claim, outcome: Outcome) -> Judged {
 }
 
 fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
-    // Nothing is in a layer that is misspelt; that it costs nothing proves nothing.
+    // A misspelt layer contains nothing, so its zero cost proves nothing.
     let unknown =
         claim.layers().into_iter().find(|layer| !classes.iter().any(|view| has_layer(view, layer)));
     if let Some(layer) = unknown {
@@ -265,7 +268,7 @@ fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
             None => return Outcome::not_measured(missing(*class, arm)),
         }
     }
-    // A class of several arms does not say which it is.
+    // With several arms, the class alone does not identify the arm.
     let several = |view: &&&ClassView<'_>| {
         let alike = classes.iter().filter(|other| other.class == view.class);
         alike.count() > 1
@@ -309,41 +312,41 @@ fn within(claim: &Claim, views: &[&ClassView<'_>]) -> Outcome {
     let named = list(views.iter().map(|v| v.class.to_string()));
     let (verdict, because, finding) = match claim {
         Claim::Alike { layer, within_ratio, .. } => {
-            let (ratio, told) = spread(layer, views);
+            let (ratio, text) = spread(layer, views);
             let alike = ratio <= *within_ratio;
             let word = if alike { "costs alike" } else { "does not cost alike" };
             (
                 holds(alike),
-                format!("{told}; alike is up to {within_ratio}"),
+                format!("{text}; alike is up to {within_ratio}"),
                 format!("the {layer} layer {word} in {named} (largest over smallest {ratio:.2})"),
             )
         }
         Claim::Unlike { layer, beyond_ratio, .. } => {
-            let (ratio, told) = spread(layer, views);
+            let (ratio, text) = spread(layer, views);
             let unlike = ratio > *beyond_ratio;
             let word = if unlike { "does not cost alike" } else { "costs alike" };
             (
                 holds(unlike),
-                format!("{told}; unlike is beyond {beyond_ratio}"),
+                format!("{text}; unlike is beyond {beyond_ratio}"),
                 format!("the {layer} layer {word} in {named} (largest over smallest {ratio:.2})"),
             )
         }
         Claim::Smaller { of, than, within_ratio, .. } => {
-            let (ratio, told) = smaller(of, than, views);
+            let (ratio, text) = smaller(of, than, views);
             let small = ratio <= *within_ratio;
             let word = if small { "is" } else { "is not always" };
             let (of, than) = (of.join("+"), than.join("+"));
             (
                 holds(small),
-                format!("{of} against {than}: {told}; small is up to {within_ratio:.2} of it"),
+                format!("{of} against {than}: {text}; small is up to {within_ratio:.2} of it"),
                 format!(
                     "{of} {word} at most {within_ratio:.2} of {than} in {named} (most {ratio:.2})"
                 ),
             )
         }
         Claim::Bottleneck { layer, .. } => {
-            let told = tops(layer.as_deref(), views);
-            (Answer::Answered, told.clone(), format!("the largest are {told}"))
+            let text = tops(layer.as_deref(), views);
+            (Answer::Answered, text.clone(), format!("the largest are {text}"))
         }
         _ => unreachable_kind(),
     };
@@ -366,7 +369,7 @@ fn list(items: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Of some costs the ratio of the largest to the smallest, and in words.
+/// The ratio of the largest to the smallest cost, as a number and in words.
 fn largest_over_smallest(costs: impl Iterator<Item = f64>) -> (f64, String) {
     let (least, most) = costs.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), cost| {
         (least.min(cost), most.max(cost))
@@ -391,22 +394,22 @@ fn holds(yes: bool) -> Answer {
 /// Largest over smallest, and the figures.
 fn spread(layer: &str, views: &[&ClassView<'_>]) -> (f64, String) {
     let mut costs: Vec<(Class, f64)> = Vec::new();
-    let mut told = Vec::new();
+    let mut listed = Vec::new();
     for view in views {
         let insns = view.layer_insns(layer);
         costs.push((view.class, insns as f64 / view.packets.max(1) as f64));
-        told.push(format!("{} {}", view.class, per_packet(insns, view.packets)));
+        listed.push(format!("{} {}", view.class, per_packet(insns, view.packets)));
     }
     let most = costs.iter().map(|(_, c)| *c).fold(f64::MIN, f64::max);
     let least = costs.iter().map(|(_, c)| *c).fold(f64::MAX, f64::min);
     let ratio = if least > 0.0 { most / least } else { f64::INFINITY };
-    (ratio, format!("{}: largest over smallest {ratio:.2}", told.join(", ")))
+    (ratio, format!("{}: largest over smallest {ratio:.2}", listed.join(", ")))
 }
 
 /// The largest ratio of any class, and the figures.
 fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (f64, String) {
     let mut most: f64 = 0.0;
-    let mut told = Vec::new();
+    let mut ratios = Vec::new();
     for view in views {
         let sum = |layers: &[String]| layers.iter().map(|l| view.layer_insns(l)).sum::<u64>();
         let (small, large) = (sum(of), sum(than));
@@ -416,7 +419,7 @@ fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (f64, St
             _ => f64::INFINITY,
         };
         most = most.max(ratio);
-        told.push(format!(
+        ratios.push(format!(
             "{} {} ({:.0}%) against {} ({:.0}%), {ratio:.2} of it",
             view.class,
             per_packet(small, view.packets),
@@ -425,11 +428,11 @@ fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (f64, St
             percent(large, view.total)
         ));
     }
-    (most, told.join("; "))
+    (most, ratios.join("; "))
 }
 
 fn tops(layer: Option<&str>, views: &[&ClassView<'_>]) -> String {
-    let told: Vec<String> = views
+    let largest: Vec<String> = views
         .iter()
         .map(|view| match view.functions_of(layer).next() {
             Some(top) => format!(
@@ -441,7 +444,7 @@ fn tops(layer: Option<&str>, views: &[&ClassView<'_>]) -> String {
             None => format!("{} nothing", view.class),
         })
         .collect();
-    told.join("; ")
+    largest.join("; ")
 }
 
 /// The verdicts for the page.

@@ -1,5 +1,5 @@
-//! What came of an experiment, in a sentence: made of what its claims found, never of
-//! words that were there before the data.
+//! The conclusion of an experiment, in a sentence: made from its claims' findings, never
+//! from words that were there before the data.
 
 use netplumb_model::class::Proto;
 use netplumb_model::experiment::Experiment;
@@ -14,8 +14,8 @@ use crate::text::{continued, prose, wrapped};
 /// Longer than any sentence worth reading.
 const MAX_CHARACTERS: usize = 4_000;
 
-/// The experiment's own sentence, with `{name}` replaced by what the claim of that
-/// name found; without one, all that was found. None if nothing was claimed, or the sentence is empty.
+/// The experiment's own sentence, with `{name}` replaced by that claim's finding; without one, all findings.
+/// None if nothing was claimed, or the sentence is empty.
 pub fn conclusion(experiment: &Experiment, judged: &[Judged]) -> Option<String> {
     let is_empty = |text: &String| text.trim().is_empty();
     if judged.is_empty() || experiment.conclusion.as_ref().is_some_and(is_empty) {
@@ -66,14 +66,14 @@ fn capital(text: &str) -> String {
     }
 }
 
-/// The same for a page: what a scan found, and what was concluded.
-pub fn of(
+/// The same for a page: a scan's findings, and the conclusion.
+pub fn conclusions(
     recording: &Recording,
     views: &[ClassView<'_>],
     experiment: Option<&Experiment>,
 ) -> Vec<String> {
     let scanned = scan::scan(recording, views).map(|scan| scan::sentence(&scan));
-    // Without a sentence of its own it would be a list, which the claims are already.
+    // Without its own sentence it would repeat the list of claims.
     let concluded = experiment
         .filter(|e| e.conclusion.is_some())
         .and_then(|e| conclusion(e, &claims::judge_all(e, recording, views)));
@@ -81,7 +81,7 @@ pub fn of(
     all.map(|text| printable(&text, MAX_CHARACTERS)).collect()
 }
 
-/// For the end of a report.
+/// A scan's findings and the conclusion, for the end of a report.
 pub fn render(
     experiment: &Experiment,
     judged: &[Judged],
@@ -122,23 +122,23 @@ pub(crate) fn markdown(experiment: Option<&Experiment>, judged: &[Judged], out: 
     }
 }
 
-/// What the arms' guests had otherwise than the first one.
+/// Facts of the arms' guests that differ from the first one's.
 pub fn knobs(recording: &Recording, columns: usize) -> String {
     let mut out = String::new();
     let arms = (0..).zip(&recording.arms);
     for (number, arm) in arms.filter(|(_, arm)| arm.repeats().is_none()) {
         let notes = recording.notes.get(&number);
-        let told: Vec<String> = notes
+        let changed: Vec<String> = notes
             .iter()
             .flat_map(|notes| &notes.facts)
             .filter_map(|(key, value)| {
-                // The command line and the version say what the arm's knobs say.
+                // The command line and the version repeat the arm's knobs.
                 let name = key.strip_prefix("vulnerability.")?;
                 Some(format!("{}: {}", printable(name, 40), printable(value, 120)))
             })
             .collect();
-        if !told.is_empty() {
-            let line = format!("  - {}: {}", printable(&arm.name, 60), told.join("; "));
+        if !changed.is_empty() {
+            let line = format!("  - {}: {}", printable(&arm.name, 60), changed.join("; "));
             out.push_str(&continued(&line, 4, columns));
             out.push('\n');
         }
@@ -146,7 +146,7 @@ pub fn knobs(recording: &Recording, columns: usize) -> String {
     if out.is_empty() {
         return out;
     }
-    format!("What else the arms' guests say\n{out}\n")
+    format!("Notes of the arms' guests\n{out}\n")
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(conclusion(&experiment(None), &[]), None);
     }
 
-    /// Check that what a guest wrote into a finding cannot move the cursor.
+    /// Check that a guest's text in a finding cannot move the cursor.
     #[test]
     fn findings_are_tamed() {
         let judged = [judged("x", "a\u{1b}[2Jb")];

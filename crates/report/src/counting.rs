@@ -1,4 +1,4 @@
-//! By how much figures that are numbers of samples vary from counting alone.
+//! The counting error of figures that are numbers of samples.
 
 use netplumb_stats::counts::Counting;
 
@@ -9,14 +9,14 @@ pub(crate) struct Counts {
     pub(crate) own: Vec<f64>,
     /// What each block's cost is divided by.
     pub(crate) of: Vec<f64>,
-    /// What one sample counts for; not known of none.
+    /// The cost that one sample stands for; not known without samples.
     pub(crate) sample: Option<f64>,
 }
 
-/// The variation of a figure of both sides from counting samples alone, if nothing differs. `share` is
-/// whether figures are percentages of all samples. None where there are no samples.
+/// The counting error of a figure on both sides, if nothing differs. `share` is whether figures are
+/// percentages of all samples. None where there are no samples.
 pub(crate) fn counting(sides: [Counts; 2], share: bool) -> Option<Counting> {
-    // Of none, as much as on the other side.
+    // Without samples on one side, the other side's weight.
     let known = sides[0].sample.or(sides[1].sample)?;
     let weights = [0, 1].map(|n: usize| sides[n].sample.unwrap_or(known));
     let sum = |all: &[f64]| -> f64 { all.iter().sum() };
@@ -28,7 +28,7 @@ pub(crate) fn counting(sides: [Counts; 2], share: bool) -> Option<Counting> {
     let variance = |n: usize| -> Vec<f64> {
         let of = sides[n].of.iter().map(|of| of.max(f64::MIN_POSITIVE));
         of.map(|of| match share {
-            // A share of so many samples (binomial), in percent.
+            // A share of samples (binomial), in percent.
             true => 1e4 * rate * (1.0 - rate).max(0.0) * weights[n] / of,
             // A number of samples (Poisson), each of a weight.
             false => rate * weights[n] / of,

@@ -1,9 +1,12 @@
 //! Two recordings, or two arms of one, compared: every quantity that both measured, before and
 //! after, with a verdict.
 //!
-//! There are two judges. Figures that repeat exactly are equal or they are not (`counts.rs`); of
-//! all others the blocks are a sample (`blocks.rs`). Either makes [`Row`]s of a [`ClassDiff`], and
-//! what shows them knows both.
+//! There are two judges. Figures that repeat exactly are equal or they are not (`counts.rs`); for
+//! all others the blocks are a sample (`blocks.rs`). Either makes [`DiffRow`]s of a [`ClassDiff`], and
+//! every output handles both.
+//!
+//! The columns of both judges are in `diff/table/`. By how much numbers of samples vary is in `counting.rs` and
+//! `netplumb_stats::counts`.
 
 pub mod arms;
 pub(crate) mod blocks;
@@ -51,19 +54,19 @@ pub use code::Split;
 use exact::{Delta, Spread};
 use functions::Functions;
 use moves::{Branch, Move};
-pub use row::{BeforeAfter, Change, Counts, Judged, QUANTILES, Row, Verdict};
+pub use row::{BeforeAfter, Change, Counts, DiffRow, Judged, QUANTILES, Verdict};
 pub use seeds::Seeds;
 use side::Index;
 pub use side::Sum;
 use tree::UnionTree;
 pub use within::of_arms;
 
-/// What is compared.
+/// The two sides of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Sides<'a> {
     /// The recording before.
     pub before: &'a Recording,
-    /// The recording after; may be the same one, of which other arms are meant.
+    /// The recording after; may be the same one, if two of its arms are compared.
     pub after: &'a Recording,
     /// What the side before is called in text.
     pub before_name: &'a str,
@@ -73,7 +76,7 @@ pub struct Sides<'a> {
 
 impl<'a> Sides<'a> {
     /// The arms of a pair.
-    fn of(self, pair: ArmPair) -> [OneArm<'a>; 2] {
+    fn arms_of(self, pair: ArmPair) -> [OneArm<'a>; 2] {
         let one = |recording, number| OneArm { recording, number };
         [one(self.before, pair.before), one(self.after, pair.after)]
     }
@@ -98,7 +101,7 @@ impl Sides<'_> {
     }
 }
 
-/// Who judges whether figures differ.
+/// The way figures are judged to differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judge {
     /// They repeat exactly.
@@ -109,7 +112,7 @@ pub enum Judge {
 
 impl Judge {
     /// The judge of two recordings.
-    fn of(sides: Sides<'_>) -> Judge {
+    fn for_sides(sides: Sides<'_>) -> Judge {
         let vary = |r: &Recording| varying(r).is_some() || shape(r) != Shape::Costs;
         match vary(sides.before) || vary(sides.after) {
             true => Judge::Statistical,
@@ -118,7 +121,7 @@ impl Judge {
     }
 }
 
-/// A comparison.
+/// A comparison of two recordings, or of arms of one.
 #[derive(Debug, Clone)]
 pub struct Diff<'a> {
     /// The two sides.
@@ -146,7 +149,7 @@ pub struct Diff<'a> {
 /// One pair of arms and direction.
 #[derive(Debug, Clone)]
 pub struct ClassDiff {
-    /// The arms.
+    /// Indexes of the arms in their recordings.
     pub arms: ArmPair,
     /// The class before.
     pub before: Class,
@@ -156,7 +159,7 @@ pub struct ClassDiff {
     pub of_classes: usize,
     /// What distinguishes its arms from other pairs ("link lo → veth; 1024 bytes"); may be empty.
     pub label: String,
-    /// The function below which it is, if it is not all of its arms.
+    /// The function whose subtree is compared; none for whole arms.
     pub root: Option<String>,
     /// Settings in which the arms differ and that had no effect in either.
     pub idle: Vec<Idle>,
@@ -166,52 +169,52 @@ pub struct ClassDiff {
     pub per: &'static str,
     /// The unit of all figures.
     pub unit: String,
-    /// Whether these are numbers of samples, of which counting alone makes an error.
+    /// Whether these are numbers of samples, which have a counting error.
     pub sampled: bool,
     /// All functions that both sides measured; none per call.
-    pub total: Option<Row>,
+    pub total: Option<DiffRow>,
     /// The path from its first stage to its last, where there are stages.
-    pub way: Option<Row>,
+    pub way: Option<DiffRow>,
     /// By context, where costs were counted exactly.
-    pub contexts: Vec<Row>,
+    pub contexts: Vec<DiffRow>,
     /// By layer, the largest change first, where costs were counted exactly.
-    pub layers: Vec<Row>,
+    pub layers: Vec<DiffRow>,
     /// Own costs of the functions, the largest change first.
-    pub functions: Vec<Row>,
+    pub functions: Vec<DiffRow>,
     /// Of samples: functions with all that they call, the largest change first; those that call
     /// something.
-    pub inclusive: Vec<Row>,
+    pub inclusive: Vec<DiffRow>,
     /// Stages in their order.
-    pub stages: Vec<Row>,
+    pub stages: Vec<DiffRow>,
     /// Functions that only one side measured: they have no verdict.
     pub one_side: Vec<String>,
-    /// How many functions are too small to rank on both sides.
+    /// How many functions are too small on both sides to be ranked.
     pub small: usize,
     /// Whether one side was measured after the other: then drift of the machine is between them.
     pub apart: bool,
     /// Of a bench: packets per second that were handled, before and after.
     pub rates: Option<[f64; 2]>,
-    /// What an exact comparison has besides.
-    pub counted: Option<Counted>,
+    /// Further results of an exact comparison.
+    pub counted: Option<ExactVerdict>,
     /// The call trees of exact costs, one for each context.
     pub trees: Vec<UnionTree>,
 }
 
-/// What a comparison of exact costs has besides its rows.
+/// The results of a comparison of exact costs besides its rows.
 #[derive(Debug, Clone)]
-pub struct Counted {
-    /// All of the class.
+pub struct ExactVerdict {
+    /// The change of the whole class.
     pub total: Change,
     /// The verdict on it.
     pub verdict: Verdict,
-    /// The change that the verdict is about: that of the total or, where the blocks differ too
-    /// much to tell, that of the functions which did change.
+    /// The change that the verdict is about: the total's or, where the blocks differ too much to
+    /// judge it, the sum over functions that did change.
     pub certain: Delta,
     /// The blocks before, and after.
     pub blocks: [Spread; 2],
     /// Whether both sides ran the same kernel, as far as is known.
     pub same_kernel: bool,
-    /// Of two kernels: what of it is in functions whose code is the same in both, where that is known.
+    /// Between kernels: the change split by whether functions have the same code in both, where known.
     pub code: Option<Split>,
     /// The same under other random seeds, and how much of the change they confirm.
     pub seeds: Option<(Seeds, f64)>,
@@ -221,7 +224,7 @@ pub struct Counted {
     pub branches: Vec<Branch>,
 }
 
-impl Counted {
+impl ExactVerdict {
     /// Where blocks of one side differ: the smallest change of the total, per packet, that would
     /// have been seen for certain.
     pub fn blind(&self) -> Option<f64> {
@@ -274,8 +277,8 @@ impl ClassDiff {
         self.unit == blocks::PERCENT
     }
 
-    /// What its figures are: "ns per packet", "percent of samples".
-    pub(crate) fn of(&self) -> String {
+    /// The unit of its figures: "ns per packet", "percent of samples".
+    pub(crate) fn per_what(&self) -> String {
         match self.is_share() {
             true if self.root.is_some() => format!("{} of the subtree's samples", self.unit),
             true => format!("{} of samples", self.unit),
@@ -284,21 +287,21 @@ impl ClassDiff {
     }
 
     /// The one figure of the class: the whole path, or all functions.
-    pub fn whole(&self) -> Option<&Row> {
+    pub fn whole(&self) -> Option<&DiffRow> {
         self.way.as_ref().or(self.total.as_ref())
     }
 
     /// The whole, and all its parts.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &DiffRow> {
         let whole = self.way.iter().chain(&self.total);
         whole.chain(&self.stages).chain(&self.functions)
     }
 
     /// Functions and stages that differ, the largest change first.
-    pub fn changed(&self) -> Vec<&Row> {
+    pub fn changed(&self) -> Vec<&DiffRow> {
         let rows = self.functions.iter().chain(&self.stages);
-        let mut rows: Vec<&Row> = rows.filter(|r| r.judged.differs()).collect();
-        // Exact ones are in their order, which no rounding has a part in.
+        let mut rows: Vec<&DiffRow> = rows.filter(|r| r.judged.differs()).collect();
+        // Exact ones are already in order, free of rounding.
         if self.counted.is_none() {
             rows.sort_by(|a, b| b.delta().abs().total_cmp(&a.delta().abs()));
         }
@@ -310,7 +313,7 @@ impl ClassDiff {
         self.unit == COUNT.unit
     }
 
-    /// The verdict on a row of it in words. Fewer events or instructions are not faster.
+    /// The verdict on one of its rows in words. Fewer events or instructions are not called faster.
     pub(crate) fn verdict(&self, judged: &Judged) -> &'static str {
         let counted = self.is_events() || self.unit == INSTRUCTIONS.unit;
         match judged.as_str() {
@@ -321,7 +324,7 @@ impl ClassDiff {
     }
 
     /// Its functions that were counted exactly.
-    pub fn counts(&self) -> impl Iterator<Item = (&Counts, &Row)> {
+    pub fn counts(&self) -> impl Iterator<Item = (&Counts, &DiffRow)> {
         let functions = self.functions.iter();
         functions.filter_map(|row| Some((row.counts.as_ref()?, row)))
     }
@@ -337,13 +340,13 @@ impl ClassDiff {
         Some(unsure.fold((0, none), |(count, sum), (f, _)| (count + 1, sum.plus(&f.own.delta()))))
     }
 
-    /// Whether only one side has it: what it cost may be in another class there.
+    /// Whether only one side has it: the other may count its cost in another class.
     pub fn is_one_sided(&self) -> bool {
         let whole = self.whole().map(|whole| [whole.judged.before(), whole.judged.after()]);
         whole.is_some_and(|[before, after]| (before == 0.0) != (after == 0.0))
     }
 
-    /// What the class is called after its arm's label.
+    /// The class's name, after its arms' label.
     pub fn class(&self) -> String {
         if self.of_classes > 0 {
             return match self.before.proto == self.after.proto {
@@ -358,8 +361,8 @@ impl ClassDiff {
         }
     }
 
-    /// By how much it got worse for certain, in percent and in its unit: the change of the whole,
-    /// or that of the parts that got worse where the whole is not certain. Zero where nothing did.
+    /// By how much it got worse for certain, in percent and in its unit: the change of the whole or,
+    /// where that is not certain, of the parts that got worse. Zero where nothing did.
     pub fn worse_by(&self) -> (f64, f64) {
         let percent = |cost: f64, of: f64| if of > 0.0 { cost * 100.0 / of } else { 0.0 };
         if let Some(counted) = &self.counted {
@@ -370,7 +373,7 @@ impl ClassDiff {
             };
             return (percent(more, counted.total.before.value()), more);
         }
-        let sure = |row: &Row| match row.judged.statistically() {
+        let sure = |row: &DiffRow| match row.judged.statistically() {
             Some(judged) if row.judged.is_worse() => match judged.ratio {
                 Some(ratio) => (ratio.low - 1.0) * judged.before,
                 None => judged.after,
@@ -390,8 +393,7 @@ impl ClassDiff {
         }
     }
 
-    /// That a change of the whole by `cost` may well have gone unseen, if that is so; in a
-    /// sentence.
+    /// A sentence if a change of the whole by `cost` may well have gone unseen.
     pub fn may_miss(&self, cost: f64) -> Option<String> {
         if let Some(counted) = &self.counted
             && counted.verdict == Verdict::Placement
@@ -434,8 +436,8 @@ impl Diff<'_> {
         pairs
     }
 
-    /// What may be worse: classes, and their sums. A class that
-    /// one side lacks may be part of another there, so of its arms the sum alone is judged.
+    /// The classes and sums that may be called worse. A class that one side lacks may be part of another
+    /// there, so only the sum of its arms is judged.
     pub fn judged(&self) -> impl Iterator<Item = &ClassDiff> {
         let moved = |arms: ArmPair| {
             let is_summed = self.sums.iter().any(|sum| sum.arms == arms);
@@ -446,7 +448,7 @@ impl Diff<'_> {
         classes.chain(&self.sums)
     }
 
-    /// The classes, and after those of a pair of arms their sum.
+    /// The classes, with each pair of arms' sum after its classes.
     pub(crate) fn with_sums(&self) -> Vec<&ClassDiff> {
         let mut all: Vec<&ClassDiff> = Vec::new();
         for (n, class) in self.classes.iter().enumerate() {
@@ -457,11 +459,12 @@ impl Diff<'_> {
         all
     }
 
-    /// The facts of both sides: of their recordings, as the arms that are compared have them. Of arms that
-    /// differ, those of the recording.
+    /// The facts of both sides, as the compared arms have them. Where these arms differ, the recording's
+    /// facts.
     fn environments(&self) -> [BTreeMap<String, String>; 2] {
         let pairs = self.pairs();
-        let both: Vec<[OneArm<'_>; 2]> = pairs.iter().map(|pair| self.sides.of(*pair)).collect();
+        let both: Vec<[OneArm<'_>; 2]> =
+            pairs.iter().map(|pair| self.sides.arms_of(*pair)).collect();
         let recordings = [self.sides.before, self.sides.after];
         [0, 1].map(|side| {
             let arms = || both.iter().map(|both| both[side]);
@@ -475,7 +478,7 @@ impl Diff<'_> {
         })
     }
 
-    /// What its rows are, and what these are of.
+    /// What rows are, and the group that they belong to: functions of a layer, or events of a focus.
     fn noun(&self) -> (&'static str, &'static str) {
         match shape(self.sides.after) {
             Shape::Counts => ("event", "focus"),
@@ -483,7 +486,7 @@ impl Diff<'_> {
         }
     }
 
-    /// The name of the quantity that is compared, where the unit does not tell it.
+    /// The name of the compared quantity, where the unit does not identify it.
     fn quantity(&self) -> Option<String> {
         let quantity = analysis::quantity(self.sides.after);
         analysis::name_beside_unit(&quantity).map(String::from)
@@ -498,7 +501,7 @@ pub fn csv(diff: &Diff<'_>, layer: Option<&str>) -> String {
 
 /// Compare pairs of arms, in some directions or, if none is named, in all.
 pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -> Diff<'a> {
-    compare_by(Judge::of(sides), sides, paired, directions)
+    compare_by(Judge::for_sides(sides), sides, paired, directions)
 }
 
 fn compare_by<'a>(
@@ -556,8 +559,8 @@ fn compare_by<'a>(
     diff
 }
 
-/// The same comparison with the call trees of both sides, which those that judge by blocks don't need:
-/// judged as exact costs are, for `show` to take the trees from.
+/// The same comparison with the call trees of both sides, which judging by blocks does not need: it is
+/// judged like exact costs, for `show` to take the trees from.
 fn with_trees<R>(diff: &Diff<'_>, show: impl FnOnce(&Diff<'_>) -> R) -> R {
     if diff.judge == Judge::Exact {
         return show(diff);
@@ -577,7 +580,7 @@ fn with_trees<R>(diff: &Diff<'_>, show: impl FnOnce(&Diff<'_>) -> R) -> R {
 fn tree_of<'d>(trees: &'d Diff<'_>, class: &ClassDiff) -> Option<&'d ClassDiff> {
     let same =
         |c: &&ClassDiff| (c.arms, c.before, c.after) == (class.arms, class.before, class.after);
-    // Sums of windows of unlike length can't be subtracted.
+    // Sums over windows of different length can't be subtracted.
     trees.classes.iter().find(same).filter(|_| class.per != "call")
 }
 
@@ -596,7 +599,7 @@ pub(crate) fn arms_alone(sides: Sides<'_>, paired: &Pairs) -> Vec<String> {
     alone.collect()
 }
 
-/// That only one side has something.
+/// A note that only one side has something.
 fn one_sided(what: &str, side: &str) -> String {
     format!("{what}: only in {}", printable(side, 120))
 }

@@ -16,16 +16,16 @@ use crate::times::ns;
 
 /// Letters of an arm's name.
 const NAME_LETTERS: usize = 60;
-/// From here on there is room for the faults that waited for nothing.
+/// From here on there is room for faults that did not wait.
 const WIDE: usize = 100;
 
 /// An arm and what its disk did.
-struct Row<'r> {
+struct DiskRow<'r> {
     recording: &'r Recording,
     arm: usize,
 }
 
-impl Row<'_> {
+impl DiskRow<'_> {
     /// The mean over blocks.
     fn mean(&self, quantity: &Declared) -> Option<f64> {
         mean(self.recording, self.arm, quantity)
@@ -57,10 +57,10 @@ fn figure(value: Option<f64>) -> Value {
     value.map_or(Value::Missing, Value::Number)
 }
 
-fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
-    let of = |quantity: &'static Declared| move |row: &Row<'r>| figure(row.mean(quantity));
+fn columns<'r>() -> Vec<Column<'r, DiskRow<'r>>> {
+    let of = |quantity: &'static Declared| move |row: &DiskRow<'r>| figure(row.mean(quantity));
     vec![
-        Column::text("arm", |row: &Row<'r>| row.recording.arms[row.arm].name.clone())
+        Column::text("arm", |row: &DiskRow<'r>| row.recording.arms[row.arm].name.clone())
             .hint("one combination of settings")
             .people(0)
             .page("arm"),
@@ -68,19 +68,19 @@ fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
             .hint("requests that the disk completed for reads")
             .people(1)
             .page("reads"),
-        Column::figure("KiB read", |row: &Row<'r>| {
+        Column::figure("KiB read", |row: &DiskRow<'r>| {
             figure(row.mean(&DISK_READ_BYTES).map(|bytes| bytes / 1024.0))
         })
         .hint("what they read")
         .unit("KiB")
         .people(2)
         .page("read_kib"),
-        Column::figure("KiB/read", |row: &Row<'r>| row.ratio(&DISK_READ_BYTES, &DISK_READS))
+        Column::figure("KiB/read", |row: &DiskRow<'r>| row.ratio(&DISK_READ_BYTES, &DISK_READS))
             .hint("the mean size of a read")
             .unit("KiB")
             .people(3)
             .page("kib_per_read"),
-        Column::figure("MiB/s", |row: &Row<'r>| {
+        Column::figure("MiB/s", |row: &DiskRow<'r>| {
             match (row.mean(&DISK_READ_BYTES), row.mean(&GUEST_TIME)) {
                 (Some(bytes), Some(ns)) if ns > 0.0 => {
                     Value::Number(bytes / f64::from(1 << 20) / (ns / 1e9))
@@ -102,7 +102,7 @@ fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
             .hint("page faults that had to wait for the disk")
             .people(5)
             .page("major_faults"),
-        Column::figure("KiB/fault", |row: &Row<'r>| row.ratio(&DISK_READ_BYTES, &MAJOR_FAULTS))
+        Column::figure("KiB/fault", |row: &DiskRow<'r>| row.ratio(&DISK_READ_BYTES, &MAJOR_FAULTS))
             .hint("bytes read for each of them")
             .unit("KiB")
             .people(6)
@@ -112,7 +112,7 @@ fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
             .people(7)
             .from(WIDE)
             .page("minor_faults"),
-        Column::figure("guest time", |row: &Row<'r>| {
+        Column::figure("guest time", |row: &DiskRow<'r>| {
             row.mean(&GUEST_TIME)
                 .map_or(Value::Missing, |time| Value::Told(with_unit(time), Some(time)))
         })
@@ -134,11 +134,14 @@ fn with_unit(value: f64) -> String {
 }
 
 /// The table of the arms of some classes; none if no guest had a disk.
-fn table<'r>(recording: &'r Recording, classes: &[ClassView<'r>]) -> Option<Table<'r, Row<'r>>> {
+fn table<'r>(
+    recording: &'r Recording,
+    classes: &[ClassView<'r>],
+) -> Option<Table<'r, DiskRow<'r>>> {
     let mut arms: Vec<usize> = classes.iter().map(|class| class.arm).collect();
     arms.dedup();
     arms.retain(|arm| mean(recording, *arm, &GUEST_TIME).is_some());
-    let rows = arms.into_iter().map(|arm| Row { recording, arm });
+    let rows = arms.into_iter().map(|arm| DiskRow { recording, arm });
     let table = Table::new(columns(), rows);
     (!table.is_empty()).then_some(table)
 }
@@ -147,7 +150,7 @@ fn table<'r>(recording: &'r Recording, classes: &[ClassView<'r>]) -> Option<Tabl
 pub fn terminal(recording: &Recording, classes: &[ClassView<'_>], columns: usize) -> String {
     match table(recording, classes) {
         Some(table) => {
-            let room = Room::of(columns, NAME_LETTERS);
+            let room = Room::new(columns, NAME_LETTERS);
             format!("Disk and page faults, per run\n{}", table.terminal(room))
         }
         None => String::new(),
@@ -168,14 +171,14 @@ pub(crate) fn page(recording: &Recording, classes: &[ClassView<'_>]) -> Option<P
     Some(table.page("Disk and page faults, per run"))
 }
 
-/// What its columns are, for the reference.
+/// Its columns, for the reference.
 #[cfg(test)]
 pub(crate) fn declared() -> Vec<Entry> {
     entries(&columns())
 }
 
-/// A figure with its unit, as claims tell it.
-pub(crate) fn told(value: f64, unit: &str) -> String {
+/// A figure with its unit, as claims report it.
+pub(crate) fn value_text(value: f64, unit: &str) -> String {
     match unit {
         "ns" => with_unit(value),
         unit => {

@@ -1,4 +1,4 @@
-//! What drifted over a long run: each class, and the functions that did most.
+//! Drift over a long run: of each class, and of the functions that drifted most.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,9 +16,9 @@ use crate::scalars::of_run;
 use crate::shape::{Shape, shape};
 use crate::times::analysis::{TimedClass, classes};
 
-/// The part of functions that may be wrongly named.
+/// The share of named functions that may be wrong.
 const FALSE_DISCOVERIES: f64 = 0.05;
-/// Functions that are named.
+/// The most functions that are named.
 const NAMED: usize = 5;
 /// Functions of less than this share of their class are not tested.
 const LEAST_SHARE: f64 = 0.005;
@@ -34,7 +34,7 @@ struct Series {
 
 impl Series {
     fn trend(&self) -> Option<Trend> {
-        Trend::of(&self.hours, &self.values)
+        Trend::fit(&self.hours, &self.values)
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Drift {
     pub(crate) class: String,
     /// The unit of its figure.
     pub(crate) unit: String,
-    /// Whether it drifted; none if there are too few blocks to say.
+    /// Whether it drifted; none if there are too few blocks to judge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drifts: Option<bool>,
     /// Its trend, relative to the mean.
@@ -66,7 +66,7 @@ pub(crate) struct Drift {
     pub(crate) series: Vec<Point>,
 }
 
-/// A trend.
+/// A linear trend over the blocks of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct TrendOut {
     /// The mean of all blocks.
@@ -84,7 +84,7 @@ pub(crate) struct TrendOut {
     pub(crate) step: Option<StepOut>,
 }
 
-/// A step.
+/// A step between two medians, in place of a trend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct StepOut {
     /// When, in hours since the run began.
@@ -110,8 +110,8 @@ pub(crate) struct Point {
     value: f64,
 }
 
-/// What drifted, by class; empty if the run was not a long one.
-pub(crate) fn of(recording: &Recording) -> Vec<Drift> {
+/// The drift of each class; empty if the run was not long.
+pub(crate) fn drifts(recording: &Recording) -> Vec<Drift> {
     let ends = hours(recording);
     if ends.is_empty() {
         return Vec::new();
@@ -257,7 +257,7 @@ fn over_times(class: &TimedClass<'_>, ends: &HashMap<u32, f64>) -> Option<Over> 
     })
 }
 
-/// Functions with a share of the whole that is worth a test.
+/// Functions whose share of the whole is worth a test.
 fn functions(
     recording: &Recording,
     blocks: &[u32],
@@ -275,9 +275,9 @@ fn functions(
     .collect()
 }
 
-/// A long run in notes: how long it was, and what drifted.
+/// Notes on a long run: its length, and its drift.
 pub(crate) fn notes(recording: &Recording) -> Vec<Note> {
-    let drifts = of(recording);
+    let drifts = drifts(recording);
     if hours(recording).is_empty() {
         return Vec::new();
     }
@@ -297,7 +297,7 @@ fn about(recording: &Recording, run: f64) -> String {
     let sessions = of_run(recording, &SESSIONS).unwrap_or(1.0);
     let sessions = match sessions as u64 {
         0 | 1 => String::new(),
-        n => format!(", in {n} sessions, of which each began anew"),
+        n => format!(", in {n} separate sessions"),
     };
     let measured = recording.measured_blocks();
     let most = recording.merged_in(|_| true);
@@ -308,11 +308,11 @@ fn about(recording: &Recording, run: f64) -> String {
             thousands(u64::from(n))
         ),
     };
-    format!("{}{sessions}; {} blocks measured{merged}", told(run), thousands(measured))
+    format!("{}{sessions}; {} blocks measured{merged}", hours_text(run), thousands(measured))
 }
 
 /// A time, from hours.
-fn told(hours: f64) -> String {
+fn hours_text(hours: f64) -> String {
     let seconds = (hours * 3_600.0).round() as u64;
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),
@@ -337,12 +337,12 @@ fn percent(value: f64) -> String {
 fn sentence(drift: &Drift, run: f64) -> String {
     let class = printable(&drift.class, NAME_LETTERS);
     let Some(trend) = &drift.trend else {
-        return format!("{class}: too few blocks to say; drift needs {FEWEST} of an arm");
+        return format!("{class}: too few blocks to judge; drift needs {FEWEST} of an arm");
     };
-    // In a run of less than an hour, over the whole of it.
+    // In a run of less than an hour, over the whole run.
     let (factor, over) = match run >= 1.0 {
         true => (1.0, "an hour".to_string()),
-        false => (run, format!("in {}", told(run))),
+        false => (run, format!("in {}", hours_text(run))),
     };
     let of = format!("{:.2} {}", trend.mean, printable(&drift.unit, NAME_LETTERS));
     let mut text = match (&trend.step, drift.drifts) {
@@ -350,7 +350,7 @@ fn sentence(drift: &Drift, run: f64) -> String {
             let change = 100.0 * (step.after / step.before - 1.0);
             format!(
                 "{class}: a step after {}: from {:.2} to {:.2} {} ({}{})",
-                told(step.hours),
+                hours_text(step.hours),
                 step.before,
                 step.after,
                 printable(&drift.unit, NAME_LETTERS),
@@ -416,7 +416,7 @@ fn highest(drift: &Drift, trend: &TrendOut) -> Option<String> {
         format!(
             "; the highest block is {} above the mean, after {}",
             percent(above),
-            told(most.hours)
+            hours_text(most.hours)
         )
     })
 }

@@ -1,9 +1,10 @@
 //! Counts of events: as tables for terminals, CSV, JSON, Markdown and the page.
 
-mod columns;
-mod exact;
-mod layers;
-mod rows;
+pub(crate) mod columns;
+pub(crate) mod counted;
+pub(crate) mod exact;
+pub(crate) mod layers;
+pub(crate) mod rows;
 
 use std::iter;
 
@@ -31,30 +32,27 @@ use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
 use crate::trust::devices::devices;
 #[cfg(test)]
 pub(crate) use columns::declared;
-pub(crate) use columns::with_unit;
-pub(crate) use exact::beside;
-pub(crate) use layers::by_layer;
-pub(crate) use rows::{Counted, counted as counts, focus, meant};
-use rows::{Divided, Row, divided, rows, shown};
+use columns::with_unit;
+use rows::{Divided, EventRow, divided, rows, shown};
 
 /// Letters of an event's name.
 const NAME_LETTERS: usize = 48;
-/// Branches of a call graph that are smaller are left out.
+/// Smaller branches of a call graph are left out.
 const SMALLEST_PERCENT: f64 = 2.0;
 /// Letters of an arm's name in a heading.
 const ARM_LETTERS: usize = 200;
 
 /// For programs.
-fn table(recording: &Recording) -> Table<'_, Row<'_>> {
+fn table(recording: &Recording) -> Table<'_, EventRow<'_>> {
     of_rows(rows(recording))
 }
 
 /// For people.
-fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
+fn short_table(recording: &Recording) -> Table<'_, EventRow<'_>> {
     of_rows(shown(recording))
 }
 
-fn of_rows<'r>(rows: Vec<Row<'r>>) -> Table<'r, Row<'r>> {
+fn of_rows<'r>(rows: Vec<EventRow<'r>>) -> Table<'r, EventRow<'r>> {
     Table::new(columns::counts(&rows), rows)
 }
 
@@ -84,7 +82,7 @@ fn heading(recording: &Recording) -> Vec<String> {
     recording.arms.iter().enumerate().map(line).collect()
 }
 
-/// For a terminal. `exact` is said of the same arms by [`Together`](crate::together::Together).
+/// For a terminal. `exact` has lines on the same arms, from [`CrossQuantity`](crate::together::CrossQuantity).
 pub fn terminal(
     recording: &Recording,
     experiment: Option<&Experiment>,
@@ -97,11 +95,11 @@ pub fn terminal(
         out.push('\n');
     }
     out.push('\n');
-    let room = Room::of(columns, NAME_LETTERS);
+    let room = Room::new(columns, NAME_LETTERS);
     out.push_str(&short_table(recording).terminal(room));
     if columns < columns::WIDE {
-        // Where the table has no room for them.
-        for (name, why) in recording.unwatched.get(INSTRUMENT).into_iter().flatten() {
+        // Where the table has no room for reasons.
+        for (name, why) in recording.not_measured.get(INSTRUMENT).into_iter().flatten() {
             let (name, why) = (printable(name, NAME_LETTERS), printable(why, ARM_LETTERS));
             out.push_str(&continued(&format!("   {name}: {why}"), 5, columns));
             out.push('\n');
@@ -109,7 +107,7 @@ pub fn terminal(
     }
     if let Some(ratios) = ratios(recording, experiment) {
         out.push('\n');
-        out.push_str(&ratios.terminal(Room::of(columns, NAME_LETTERS)));
+        out.push_str(&ratios.terminal(Room::new(columns, NAME_LETTERS)));
     }
     out.push_str(&callers(recording));
     out.push('\n');
@@ -122,12 +120,12 @@ pub fn terminal(
     out
 }
 
-/// What the counts say of an experiment's claims.
+/// An experiment's claims, judged by the counts.
 fn judged(recording: &Recording, experiment: Option<&Experiment>) -> Vec<Judged> {
     experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording))
 }
 
-/// The costs that are beside counts, as a recording of their own.
+/// The costs beside the counts, as a separate recording.
 fn graph(recording: &Recording) -> Recording {
     let mut graph = recording.clone();
     for (number, block) in (0..).zip(&mut graph.blocks) {
@@ -143,7 +141,7 @@ fn graph(recording: &Recording) -> Recording {
     graph
 }
 
-/// The call graph of who caused events, if it was asked for.
+/// The call graph of the code that caused events, if it was requested.
 fn callers(recording: &Recording) -> String {
     let by = recording.environment.get(BROKEN_DOWN).map(String::as_str);
     if by != Some(By::Stack.as_str()) {
@@ -180,7 +178,7 @@ pub fn csv(recording: &Recording) -> String {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct EventsJson<'a> {
     #[serde(flatten)]
     common: Common<'a>,
     arms: &'a [Arm],
@@ -191,7 +189,7 @@ struct Document<'a> {
 /// As JSON. docs/reference/json.md describes it for users.
 pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let ratios = ratios(recording, experiment);
-    pretty(&Document {
+    pretty(&EventsJson {
         common: Common::new(recording, experiment, judged(recording, experiment), trust(recording)),
         arms: &recording.arms,
         events: table(recording).json(),
@@ -219,7 +217,7 @@ pub fn markdown(
     out
 }
 
-/// The page.
+/// The page; `exact` lines are from other guests, where the same was counted exactly.
 pub fn page(recording: &Recording, experiment: Option<&Experiment>, exact: &[String]) -> Page {
     let mut headline = heading(recording);
     headline.extend_from_slice(exact);
@@ -238,7 +236,7 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>, exact: &[Str
     }
 }
 
-/// What it took to look at each event.
+/// The cost of counting each event.
 fn cost(recording: &Recording) -> String {
     let own_ns: f64 = (recording.scalars_of(&OWN_CPU)).map(|s| s.value).sum();
     format!(
@@ -247,7 +245,7 @@ fn cost(recording: &Recording) -> String {
     )
 }
 
-/// What the counts are, and how far to trust them.
+/// The meaning of the counts, and how far to trust them.
 fn trust(recording: &Recording) -> Vec<Note> {
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
     let scope = fact("events.scope").map_or_else(String::new, |scope| format!(", of {scope}"));
@@ -281,7 +279,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
         notes.push(Note::warning(
             "shared",
             format!(
-                "{} counted part of the time, for want of counters: compare none of these with others; count \
+                "{} counted part of the time, for lack of counters: compare none of these with others; count \
                  fewer at once",
                 match shared {
                     1 => "1 event was".into(),
@@ -290,7 +288,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
             ),
         ));
     }
-    let missing = recording.unwatched.get(INSTRUMENT).map_or(0, |all| all.len());
+    let missing = recording.not_measured.get(INSTRUMENT).map_or(0, |all| all.len());
     if missing > 0 {
         notes.push(Note::warning(
             "missing",
@@ -303,7 +301,7 @@ fn trust(recording: &Recording) -> Vec<Note> {
             ),
         ));
     }
-    if rows(recording).iter().any(Row::has_interval) {
+    if rows(recording).iter().any(EventRow::has_interval) {
         notes.push(Note::new("interval", "95%, of the mean over blocks (Student's)"));
     }
     let losses = lost(recording, "none", CUT_SHORT);

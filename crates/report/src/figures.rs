@@ -1,5 +1,5 @@
 //! A paper's figures from our data: each function's share of a layer as bars,
-//! beside what was published.
+//! beside the published shares.
 
 pub(crate) mod charts;
 pub mod sweeps;
@@ -15,7 +15,7 @@ use crate::table::bar;
 const MIN_SHARE_PERCENT: f64 = 1.0;
 const MAX_BARS: usize = 16;
 
-/// All the figures that an experiment asks for, in its order.
+/// All figures of an experiment, in its order.
 pub fn render(experiment: &Experiment, classes: &[ClassView<'_>]) -> String {
     let mut out = String::new();
     for published in &experiment.published {
@@ -71,8 +71,8 @@ fn figure(layer: Option<&str>, published: &Published, class: &ClassView<'_>) -> 
     out
 }
 
-/// The paper's top function, then and now: by its name or, where there is none of
-/// it, under a successor's.
+/// The paper's top function, then and now: by its name or, where that is gone, by a
+/// successor's.
 fn compare(
     layer: Option<&str>,
     published: &Published,
@@ -115,11 +115,11 @@ fn compare(
     out
 }
 
-/// A function with less of a whole than this, in percent, is not what holds it up: making it
-/// twice as fast would save less than an eighth.
+/// A function with less of a whole than this, in percent, is not a bottleneck: making it twice
+/// as fast would save less than an eighth.
 pub(crate) const BOTTLENECK_PERCENT: f64 = 25.0;
 
-/// What the function that costs most is called, by its share of the whole in percent.
+/// The word for the function with the largest cost, by its share of the whole in percent.
 pub(crate) fn first_of(share: f64) -> &'static str {
     match share >= BOTTLENECK_PERCENT {
         true => "Bottleneck",
@@ -132,7 +132,7 @@ pub(crate) fn is_function(symbol: &str, name: &str) -> bool {
     base_name(symbol) == name
 }
 
-/// Whether a symbol goes on where a name ends (`ip_route_input` became
+/// Whether a symbol continues a name (`ip_route_input` became
 /// `ip_route_input_noref` and `ip_route_input_slow`).
 pub(crate) fn is_successor(symbol: &str, name: &str) -> bool {
     symbol.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'))

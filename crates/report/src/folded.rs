@@ -1,15 +1,15 @@
 //! Folded stacks: a line for each stack, `arm;class;context;function;...;function N`,
 //! as flamegraph.pl, inferno and speedscope read them.
 //!
-//! N is the stack's own instructions, summed over blocks: these formats take whole
-//! numbers only, and a mean per packet seldom is one.
+//! N is the stack's own instructions, summed over blocks: these formats accept only
+//! whole numbers, and a mean per packet seldom is one.
 
 use std::collections::HashMap;
 
 use crate::analysis::ClassView;
 use crate::profile::{ELIDED, Frames, parts, tame};
 
-/// The stacks of some classes, sorted, so that two files can be compared by line.
+/// The stacks of some classes, sorted, so that files can be compared line by line.
 pub fn render(classes: &[ClassView<'_>]) -> String {
     let mut out = String::new();
     let mut names: Vec<String> = vec![folded(ELIDED)];
@@ -33,7 +33,7 @@ pub fn render(classes: &[ClassView<'_>]) -> String {
             folded(&part.class.class.to_string()),
             folded(&part.context.to_string())
         );
-        let frames = Frames::of(&part, |f| frame_of[f as usize], 0);
+        let frames = Frames::from_part(&part, |f| frame_of[f as usize], 0);
         frames.walk(
             |node| &names[node.frame],
             |node, entered| {

@@ -1,4 +1,4 @@
-//! Footers: what the figures above are, and how far to trust them, as data before it is text.
+//! Footers: the meaning of the figures above, and how far to trust them, as data for any output.
 
 use serde::Serialize;
 
@@ -13,11 +13,11 @@ const TOPIC_COLUMNS: usize = 10;
 /// A note of a footer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// What it is about, in a word.
+    /// The subject, in a word.
     pub topic: &'static str,
-    /// What there is to say.
+    /// The note itself, without the topic.
     pub text: String,
-    /// Whether it says that something is missing or wrong.
+    /// Whether it reports that something is missing or wrong.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub warning: bool,
 }
@@ -27,12 +27,12 @@ impl Note {
         Note { topic, text: text.into(), warning: false }
     }
 
-    /// That something is missing or wrong.
+    /// A note that something is missing or wrong.
     pub(crate) fn warning(topic: &'static str, text: impl Into<String>) -> Note {
         Note { warning: true, ..Note::new(topic, text) }
     }
 
-    /// On one line, as terminals have it.
+    /// The note on one line, for terminals.
     pub(crate) fn line(&self) -> String {
         let topic = self.topic;
         match topic.len() < TOPIC_COLUMNS {

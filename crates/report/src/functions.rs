@@ -9,13 +9,13 @@ use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_stats::welch::Mean;
 
 use crate::analysis::{ClassView, FunctionView, NO_LAYER, name_beside_unit};
-use crate::lines::of_class;
 use crate::number::{counted, percent};
 use crate::page::{PageColumn, PageRow};
 use crate::sampled::Shares;
+use crate::source::of_class;
 use crate::table::{Column, Room, Table, Value};
 use crate::times::rounded;
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::view::View;
 
 /// Letters of modules and layers, which are a word.
@@ -27,30 +27,30 @@ const WIDER: usize = 96;
 /// The least and the most letters of a name.
 const NAME_LETTERS: [usize; 2] = [20, 60];
 
-/// A row.
-pub(crate) struct Row<'a> {
+/// A function of a class, as a row of its table.
+pub(crate) struct FunctionRow<'a> {
     class: &'a ClassView<'a>,
     function: &'a FunctionView,
-    /// What shares are of.
+    /// The whole that shares are relative to.
     whole: u64,
-    /// What its lines cost.
+    /// The cost of its lines.
     lines: BTreeMap<SourceLine, u64>,
-    /// Of samples of a guest: its shares, also of what was executed and of a timer's samples.
+    /// Its shares of samples, of executed instructions and of a timer's samples, if a guest was sampled.
     beside: Option<Shares>,
 }
 
-impl Row<'_> {
+impl FunctionRow<'_> {
     fn data(&self) -> &Function {
         &self.class.recording.functions[self.function.function as usize]
     }
 
-    /// The mean over blocks of what it cost itself.
+    /// Its own cost as a mean over blocks.
     fn mean(&self) -> Option<Mean> {
         self.class.mean_of(self.function.function)
     }
 }
 
-/// What a quantity is called in columns of CSV: `insns`, `ns`.
+/// The name of a quantity in columns of CSV: `insns`, `ns`.
 pub(crate) fn suffix(quantity: &Quantity) -> String {
     match quantity.unit.as_str() {
         "instructions" => "insns".into(),
@@ -61,13 +61,13 @@ pub(crate) fn suffix(quantity: &Quantity) -> String {
     }
 }
 
-/// What tells which function a row is of.
-fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
+/// The columns that identify a function.
+fn of_function<'a>() -> Vec<Column<'a, FunctionRow<'a>>> {
     vec![
-        Column::machine(|r: &Row<'a>| Value::Text(r.class.arm().name.clone())).csv("arm"),
-        Column::machine(|r: &Row<'a>| Value::Text(r.class.class.to_string())).csv("class"),
-        Column::machine(|r: &Row<'a>| Value::Count(r.class.packets)).csv("packets"),
-        Column::code("function", |r: &Row<'a>| {
+        Column::machine(|r: &FunctionRow<'a>| Value::Text(r.class.arm().name.clone())).csv("arm"),
+        Column::machine(|r: &FunctionRow<'a>| Value::Text(r.class.class.to_string())).csv("class"),
+        Column::machine(|r: &FunctionRow<'a>| Value::Count(r.class.packets)).csv("packets"),
+        Column::code("function", |r: &FunctionRow<'a>| {
             Value::Name(r.data().name.clone(), r.data().module.clone())
         })
         .hint("its symbol, and the module that it is in")
@@ -75,39 +75,41 @@ fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
         .json("name")
         .people(0)
         .page_own("function"),
-        Column::machine(|r: &Row<'a>| Value::words(r.data().module.as_deref()))
+        Column::machine(|r: &FunctionRow<'a>| Value::words(r.data().module.as_deref()))
             .title("module")
             .hint("the module that it is in; of a command, the file")
             .key("module")
             .rank(2)
             .page_own("module"),
-        Column::machine(|r: &Row<'a>| Value::words(r.data().layer.as_deref())).key("layer"),
-        Column::text("layer", |r: &Row<'a>| r.data().layer.as_deref().unwrap_or(NO_LAYER).into())
-            .hint("the part of the network stack that it is in")
-            .people(1)
-            .from(WIDE)
-            .letters(WORD_LETTERS)
-            .page_own("layer"),
+        Column::machine(|r: &FunctionRow<'a>| Value::words(r.data().layer.as_deref())).key("layer"),
+        Column::text("layer", |r: &FunctionRow<'a>| {
+            r.data().layer.as_deref().unwrap_or(NO_LAYER).into()
+        })
+        .hint("the part of the network stack that it is in")
+        .people(1)
+        .from(WIDE)
+        .letters(WORD_LETTERS)
+        .page_own("layer"),
     ]
 }
 
-/// What it cost in all.
-fn sums<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+/// Its total costs.
+fn sums<'a>(quantity: &Quantity) -> Vec<Column<'a, FunctionRow<'a>>> {
     let of = suffix(quantity);
     let calls = quantity.calls.title();
     vec![
-        Column::machine(|r: &Row<'a>| Value::Count(r.function.calls)).key(calls),
-        Column::machine(|r: &Row<'a>| Value::Count(r.function.self_insns))
+        Column::machine(|r: &FunctionRow<'a>| Value::Count(r.function.calls)).key(calls),
+        Column::machine(|r: &FunctionRow<'a>| Value::Count(r.function.self_insns))
             .csv(format!("self_{of}"))
             .json("self"),
-        Column::machine(|r: &Row<'a>| Value::Count(r.function.inclusive_insns))
+        Column::machine(|r: &FunctionRow<'a>| Value::Count(r.function.inclusive_insns))
             .csv(format!("inclusive_{of}"))
             .json("inclusive"),
     ]
 }
 
-/// What it cost each packet, run or second.
-fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+/// Its cost per packet, run or second.
+fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, FunctionRow<'a>>> {
     let unit = quantity.unit.clone();
     let calls = quantity.calls.title();
     let hint = match quantity.calls {
@@ -117,26 +119,26 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
         Calls::Events => "how many there were",
     };
     vec![
-        Column::figure("self", |r: &Row<'a>| r.class.each(r.function.self_insns))
+        Column::figure("self", |r: &FunctionRow<'a>| r.class.each(r.function.self_insns))
             .hint("in its own code")
             .unit(unit.clone())
             .people(4)
             .page_own("self"),
-        Column::figure("inclusive", |r: &Row<'a>| r.class.each(r.function.inclusive_insns))
+        Column::figure("inclusive", |r: &FunctionRow<'a>| r.class.each(r.function.inclusive_insns))
             .hint("with all that it calls; recursion counts once")
             .unit(unit)
             .people(7)
             .page_own("inclusive"),
-        Column::figure(calls, |r: &Row<'a>| r.class.calls(r.function.calls))
+        Column::figure(calls, |r: &FunctionRow<'a>| r.class.calls(r.function.calls))
             .hint(hint)
             .people(9)
             .page_own("calls"),
     ]
 }
 
-/// Between two hosts: what it cost each KiB of payload.
-fn per_kib<'a>(quantity: &Quantity) -> Column<'a, Row<'a>> {
-    Column::figure("per KiB", |r: &Row<'a>| {
+/// Its cost per KiB of payload, between two hosts.
+fn per_kib<'a>(quantity: &Quantity) -> Column<'a, FunctionRow<'a>> {
+    Column::figure("per KiB", |r: &FunctionRow<'a>| {
         let each = r.class.per_kib(r.function.self_insns);
         each.unwrap_or(Value::Missing)
     })
@@ -148,9 +150,9 @@ fn per_kib<'a>(quantity: &Quantity) -> Column<'a, Row<'a>> {
     .page("self_per_kib")
 }
 
-/// Of the part below a function: calls per call of that function.
-fn per_root<'a>() -> Column<'a, Row<'a>> {
-    Column::figure("per call", |r: &Row<'a>| match r.class.root_calls {
+/// Calls per call of the recording's root function.
+fn per_root<'a>() -> Column<'a, FunctionRow<'a>> {
+    Column::figure("per call", |r: &FunctionRow<'a>| match r.class.root_calls {
         Some(roots) if roots > 0 => Value::Each(r.function.calls, roots),
         _ => Value::Missing,
     })
@@ -161,28 +163,28 @@ fn per_root<'a>() -> Column<'a, Row<'a>> {
     .page("per_call")
 }
 
-/// By how much that varies, of what does.
-fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+/// The interval of its cost, if costs vary.
+fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, FunctionRow<'a>>> {
     let of = suffix(quantity);
-    let end = |r: &Row<'a>, end: fn(&Mean) -> Option<f64>| {
+    let end = |r: &FunctionRow<'a>, end: fn(&Mean) -> Option<f64>| {
         r.mean().as_ref().and_then(end).map_or(Value::Missing, Value::Number)
     };
     vec![
-        Column::machine(|r: &Row<'a>| {
+        Column::machine(|r: &FunctionRow<'a>| {
             Value::Number(r.class.per.each(r.function.self_insns as f64))
         })
         .csv(format!("self_{of}_each"))
         .json("self_each")
         .digits(3),
-        Column::machine(move |r: &Row<'a>| end(r, |m| m.low))
+        Column::machine(move |r: &FunctionRow<'a>| end(r, |m| m.low))
             .csv(format!("self_{of}_low"))
             .json("self_low")
             .digits(3),
-        Column::machine(move |r: &Row<'a>| end(r, |m| m.high))
+        Column::machine(move |r: &FunctionRow<'a>| end(r, |m| m.high))
             .csv(format!("self_{of}_high"))
             .json("self_high")
             .digits(3),
-        Column::figure("95% interval", |r: &Row<'a>| {
+        Column::figure("95% interval", |r: &FunctionRow<'a>| {
             let ends = r.mean().and_then(|m| Some((m.low?, m.high?)));
             match ends {
                 Some((low, high)) if r.class.quantity.unit == "ns" => Value::NsRange(low, high),
@@ -198,15 +200,15 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
         .people(5)
         .from(WIDER)
         .page("interval"),
-        Column::machine(|r: &Row<'a>| Value::Text(r.class.per.word().into())).csv("per"),
+        Column::machine(|r: &FunctionRow<'a>| Value::Text(r.class.per.word().into())).csv("per"),
     ]
 }
 
-/// Of samples of a guest, in CSV: shares of the class, as executed, as sampled and as a timer would have
-/// it. Elsewhere they have a table of their own.
-fn beside<'a>() -> Vec<Column<'a, Row<'a>>> {
+/// Shares of the class as executed, as sampled and as with a timer, for samples of a guest in CSV.
+/// Elsewhere they have a table of their own.
+fn beside<'a>() -> Vec<Column<'a, FunctionRow<'a>>> {
     let column = |of: fn(&Shares) -> Option<f64>| {
-        Column::machine(move |r: &Row<'a>| {
+        Column::machine(move |r: &FunctionRow<'a>| {
             let share = r.beside.as_ref().and_then(of);
             share.map_or(Value::Missing, Value::Number)
         })
@@ -221,17 +223,17 @@ fn beside<'a>() -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
-/// All columns, of all of a recording or the part below a function, and of packets whose payload is known:
-/// what is added here is in every table of functions.
+/// All columns, for all of a recording or the part below a function, and for packets with a known payload:
+/// a column added here is in every table of functions.
 pub(crate) fn columns<'a>(
     quantity: &Quantity,
     below: bool,
     payload: bool,
-) -> Vec<Column<'a, Row<'a>>> {
+) -> Vec<Column<'a, FunctionRow<'a>>> {
     let mut columns = of_function();
     if name_beside_unit(quantity).is_some() {
         columns.push(
-            Column::machine(|r: &Row<'a>| Value::Text(r.class.quantity.name.clone()))
+            Column::machine(|r: &FunctionRow<'a>| Value::Text(r.class.quantity.name.clone()))
                 .csv("quantity"),
         );
         columns.extend(beside());
@@ -240,17 +242,19 @@ pub(crate) fn columns<'a>(
     match quantity.repeats {
         Repeats::Statistically => columns.extend(varying(quantity)),
         Repeats::Exactly => columns.push(
-            Column::machine(|r: &Row<'a>| Value::Each(r.function.self_insns, r.class.packets))
-                .csv(format!("self_{}_per_packet", suffix(quantity)))
-                .digits(4),
+            Column::machine(|r: &FunctionRow<'a>| {
+                Value::Each(r.function.self_insns, r.class.packets)
+            })
+            .csv(format!("self_{}_per_packet", suffix(quantity)))
+            .digits(4),
         ),
     }
     columns.extend(each(quantity));
     columns.extend(payload.then(|| per_kib(quantity)));
-    // Samples are no calls.
+    // Samples are not calls.
     columns.extend((below && quantity.calls == Calls::Entries).then(per_root));
     columns.extend([
-        Column::figure("share", |r: &Row<'a>| {
+        Column::figure("share", |r: &FunctionRow<'a>| {
             Value::Share(r.function.self_insns as f64 / r.whole.max(1) as f64)
         })
         .hint("of self in the path")
@@ -264,7 +268,7 @@ pub(crate) fn columns<'a>(
             .json("source")
             .rank(3)
             .page_own("source"),
-        Column::machine(|r: &Row<'a>| {
+        Column::machine(|r: &FunctionRow<'a>| {
             Value::Share(r.function.inclusive_insns as f64 / r.whole.max(1) as f64)
         })
         .title("incl. share")
@@ -272,17 +276,18 @@ pub(crate) fn columns<'a>(
         .rank(8)
         .page_own("inclusive_share"),
         Column::machine(lines).json("lines"),
-        Column::machine(|r: &Row<'a>| Value::Count(r.class.invalid as u64)).csv("invalid_blocks"),
+        Column::machine(|r: &FunctionRow<'a>| Value::Count(r.class.invalid as u64))
+            .csv("invalid_blocks"),
     ]);
     columns
 }
 
-fn columns_of<'a>(class: &ClassView<'_>) -> Vec<Column<'a, Row<'a>>> {
+fn columns_of<'a>(class: &ClassView<'_>) -> Vec<Column<'a, FunctionRow<'a>>> {
     columns(&class.quantity, class.root_calls.is_some(), class.payload_bytes.is_some())
 }
 
 /// Where a function is defined.
-fn source(row: &Row<'_>) -> Value {
+fn source(row: &FunctionRow<'_>) -> Value {
     let source = row.class.recording.source_of(row.function.function);
     source.map_or(Value::Absent, |(file, line)| {
         let (file, line) = (Value::Text(file.into()), Value::Count(line.into()));
@@ -290,8 +295,8 @@ fn source(row: &Row<'_>) -> Value {
     })
 }
 
-/// What its lines cost.
-fn lines(row: &Row<'_>) -> Value {
+/// The cost of its lines.
+fn lines(row: &FunctionRow<'_>) -> Value {
     let lines = row.lines.iter().filter_map(|(source, insns)| {
         let (file, line) = row.class.recording.source(*source)?;
         let (file, line) = (Value::Text(file.into()), Value::Count(line.into()));
@@ -304,13 +309,13 @@ fn lines(row: &Row<'_>) -> Value {
     }
 }
 
-/// Functions of a class, or those of a layer, as shares of a whole.
+/// Functions of a class, or of one of its layers, as shares of a whole.
 fn rows<'a>(
     class: &'a ClassView<'a>,
     layer: Option<&'a str>,
     whole: u64,
-) -> impl Iterator<Item = Row<'a>> {
-    class.functions_of(layer).map(move |function| Row {
+) -> impl Iterator<Item = FunctionRow<'a>> {
+    class.functions_of(layer).map(move |function| FunctionRow {
         class,
         function,
         whole,
@@ -319,9 +324,9 @@ fn rows<'a>(
     })
 }
 
-/// The functions of some classes, or those of one layer, as CSV (RFC 4180); with what all quantities say
-/// together of those that were sampled.
-pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>, together: &Together<'_>) -> String {
+/// The functions of some classes, or of one layer, as CSV (RFC 4180); sampled ones also have what all
+/// quantities together show.
+pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>, together: &CrossQuantity<'_>) -> String {
     let quantity = classes.first().map_or_else(|| (&INSTRUCTIONS).into(), |c| c.quantity.clone());
     let below = classes.iter().any(|c| c.root_calls.is_some());
     let payload = classes.iter().any(|c| c.payload_bytes.is_some());
@@ -348,9 +353,9 @@ pub(crate) fn json<'a>(class: &'a ClassView<'a>) -> Vec<Value> {
     Table::new(columns_of(class), rows).json()
 }
 
-/// The first functions of a class, or of a layer of it, and what the others come to.
+/// The first functions of a class, or of one of its layers, and the sum of the others.
 struct First<'a> {
-    table: Table<'a, Row<'a>>,
+    table: Table<'a, FunctionRow<'a>>,
     /// How many more there are, their cost, and its share.
     rest: Option<(usize, String, f64)>,
 }
@@ -358,17 +363,17 @@ struct First<'a> {
 fn first<'a>(class: &'a ClassView<'a>, view: &'a View) -> First<'a> {
     let layer = view.layer.as_deref();
     let whole = layer.map_or(class.total, |l| class.layer_insns(l));
-    let mut all: Vec<Row<'_>> = rows(class, layer, whole).collect();
+    let mut all: Vec<FunctionRow<'_>> = rows(class, layer, whole).collect();
     let top = if view.top == 0 { all.len() } else { view.top };
     let rest = all.split_off(top.min(all.len()));
     let cost: u64 = rest.iter().map(|r| r.function.self_insns).sum();
     First {
         table: Table::new(columns_of(class), all),
-        rest: (!rest.is_empty()).then(|| (rest.len(), class.told(cost), percent(cost, whole))),
+        rest: (!rest.is_empty()).then(|| (rest.len(), class.cost_text(cost), percent(cost, whole))),
     }
 }
 
-/// The functions of a class, or of the layer that is to be shown, for a terminal.
+/// The functions of a class, or of the selected layer, for a terminal.
 pub(crate) fn terminal(class: &ClassView<'_>, view: &View) -> String {
     let first = first(class, view);
     // Beside the name: figures, the layer, and the blanks between.
@@ -379,7 +384,7 @@ pub(crate) fn terminal(class: &ClassView<'_>, view: &View) -> String {
     };
     let [least, most] = NAME_LETTERS;
     let name = view.columns.saturating_sub(beside).clamp(least, most);
-    let mut out = first.table.terminal(Room::of(view.columns, name));
+    let mut out = first.table.terminal(Room::new(view.columns, name));
     if let Some((more, cost, share)) = first.rest {
         let more = counted(more, "more function");
         out.push_str(&format!("  and {more} with {cost} ({share:.1}%)\n"));
@@ -397,7 +402,7 @@ pub(crate) fn markdown(class: &ClassView<'_>, view: &View, out: &mut String) {
     }
 }
 
-/// The table of a class's functions on the page: its columns, and what its trees don't tell.
+/// The table of a class's functions on the page: its columns, and the cells that trees don't give.
 pub(crate) fn page(class: &ClassView<'_>) -> (Vec<PageColumn>, Vec<PageRow>) {
     let table = Table::new(columns_of(class), rows(class, None, class.total));
     let rows = table.page_rows().into_iter().zip(&class.functions);

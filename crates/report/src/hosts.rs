@@ -1,21 +1,23 @@
-//! Two hosts and a wire: a table of arms, each figure over its blocks. So is an interface of this machine
-//! that was tuned.
+//! Two hosts and a wire: a table of arms, each figure over its blocks. The same for a tuned interface of
+//! this machine.
 
 mod arms;
 mod compared;
+mod facts;
 mod trust;
 
 use std::collections::BTreeSet;
 
 use netplumb_model::experiment::{Experiment, Figure, Knob, number_of};
-use netplumb_model::hosts::{BUSY, CLOCKED, Side, THROUGHPUT, TURN};
-use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::hosts::{BUSY, Side, THROUGHPUT, TURN};
+use netplumb_model::recording::{Arm, Recording};
 use serde::Serialize;
 
 #[cfg(test)]
 pub(crate) use arms::declared;
-use arms::{scalars_of, short_table, table};
+use arms::{short_table, table};
 pub use compared::{Compared, compare};
+use facts::{nic_of, scalars_of, varies};
 pub(crate) use trust::cpu_use;
 use trust::trust;
 
@@ -34,17 +36,7 @@ use crate::trust::devices::wire_of;
 /// Letters of an arm's name.
 const NAME_LETTERS: usize = 60;
 
-/// The interface of this machine that was tuned, where it is no pair of hosts.
-fn nic_of(recording: &Recording) -> Option<&str> {
-    recording.environment.get(env::TUNED_NIC).map(String::as_str)
-}
-
-/// Whether blocks are a sample: by this machine's clock.
-fn varies(recording: &Recording) -> bool {
-    recording.instruments() == [CLOCKED]
-}
-
-/// What it is of.
+/// The subject: two hosts, or an interface.
 fn called(recording: &Recording) -> &'static str {
     match nic_of(recording) {
         Some(_) => "Interface",
@@ -52,7 +44,7 @@ fn called(recording: &Recording) -> &'static str {
     }
 }
 
-/// What was sent over what, in a line.
+/// The workload and the link, in a line.
 fn heading(recording: &Recording) -> Vec<String> {
     let Some(first) = recording.arms.first() else {
         return Vec::new();
@@ -102,7 +94,7 @@ pub fn terminal(recording: &Recording, experiment: Option<&Experiment>, columns:
         out.push('\n');
     }
     out.push('\n');
-    let room = Room::of(columns, NAME_LETTERS);
+    let room = Room::new(columns, NAME_LETTERS);
     out.push_str(&short_table(recording).terminal(room));
     out.push('\n');
     if let Some(experiment) = experiment {
@@ -123,7 +115,7 @@ pub fn csv(recording: &Recording) -> String {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct HostsJson<'a> {
     #[serde(flatten)]
     common: Common<'a>,
     arms: &'a [Arm],
@@ -133,7 +125,7 @@ struct Document<'a> {
 /// As JSON. docs/reference/json.md describes it for users.
 pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let judged = judged(recording, experiment);
-    pretty(&Document {
+    pretty(&HostsJson {
         common: Common::new(recording, experiment, judged, trust(recording)),
         arms: &recording.arms,
         hosts: table(recording).json(),
@@ -153,7 +145,7 @@ pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> Strin
     out
 }
 
-/// The page.
+/// The page of a recording of two hosts.
 pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
     let table: PageTable = short_table(recording).page(called(recording));
     Page {
@@ -172,12 +164,12 @@ pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
     }
 }
 
-/// The figures of the file; if there is none, or it has none, what was measured by what was varied.
+/// The figures of the file or, without any, measured quantities by varied knobs.
 fn charts(recording: &Recording, experiment: Option<&Experiment>) -> Vec<PageChart> {
     let chart = |plotted: Plotted<'_>| figures::charts::figure(&plotted, recording);
     let own = experiment.into_iter().flat_map(|file| {
         let figures = file.figures.iter();
-        figures.map(move |figure| chart(Plotted::of(file, figure)))
+        figures.map(move |figure| chart(Plotted::from_figure(file, figure)))
     });
     let mut all: Vec<PageChart> = own.collect();
     if all.is_empty() {
@@ -190,11 +182,11 @@ fn charts(recording: &Recording, experiment: Option<&Experiment>) -> Vec<PageCha
     all
 }
 
-/// Figures of what was measured by what was varied: along are numbers, if there are some.
+/// Figures of measured quantities by varied knobs: numeric ones on the x axis, if there are any.
 fn swept(recording: &Recording) -> Vec<Figure> {
     let levels = |key: &String| -> BTreeSet<String> {
         let arms = recording.arms.iter().filter(|arm| arm.repeats().is_none());
-        arms.filter_map(|arm| arm.told(key)).collect()
+        arms.filter_map(|arm| arm.level_text(key)).collect()
     };
     let mut varied: Vec<String> = (recording.arms.iter())
         .flat_map(|arm| arm.knobs.keys().cloned())
@@ -202,7 +194,7 @@ fn swept(recording: &Recording) -> Vec<Figure> {
         .into_iter()
         .filter(|key| levels(key).len() > 1)
         .collect();
-    varied.sort_by_key(|key| Knob::of(key).map(|knob| knob.turn));
+    varied.sort_by_key(|key| Knob::by_key(key).map(|knob| knob.turn));
     let is_number = |key: &&String| levels(key).iter().all(|level| number_of(key, level).is_some());
     let Some(x) = varied.iter().find(is_number).or_else(|| varied.first()) else {
         return Vec::new();

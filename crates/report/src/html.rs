@@ -1,12 +1,13 @@
 //! The HTML page: any [`Page`] as one file that opens with no network.
 //!
-//! The page itself is built from `web/` and embedded. What goes into it here: the
-//! data, as base64 of gzip of JSON, which is made of letters that end no element;
-//! and escaped, its title and the text for readers without scripts.
+//! The page itself is built from `web/` and embedded. Added here: the data, as base64
+//! of gzip of JSON, whose letters can't end an element; and, escaped, its title and
+//! the text for readers without scripts.
 
 mod comparisons;
 mod figure;
 mod of_recording;
+pub(crate) mod places;
 
 use std::io::Write;
 
@@ -17,7 +18,7 @@ use flate2::write::GzEncoder;
 
 pub use comparisons::comparisons;
 pub use of_recording::report_page;
-pub(crate) use of_recording::{Places, facts, functions, title, titled, warnings};
+pub(crate) use of_recording::{facts, functions, title, titled, warnings};
 
 use crate::footer::Note;
 use crate::number::printable;
@@ -25,16 +26,16 @@ use crate::page::Page;
 
 const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 
-/// Where the template has room, in this order.
+/// The template's placeholders, in this order.
 const TITLE: &str = "PLUMB_TITLE";
 const NOSCRIPT: &str = "PLUMB_NOSCRIPT";
 const DATA: &str = "PLUMB_DATA";
 
 const TITLE_LETTERS: usize = 200;
 const LINE_LETTERS: usize = 1_000;
-/// Of the headline, without scripts.
+/// The most lines of the headline, without scripts.
 const MOST_LINES: usize = 20;
-/// Of a bench, without scripts.
+/// The most arms of a bench, without scripts.
 const MOST_ARMS: usize = 200;
 
 /// A page as one HTML file.
@@ -42,8 +43,8 @@ pub fn render(page: &Page) -> String {
     file(page, packed(page))
 }
 
-/// Several pages as one HTML file, which shows one at a time: each with its name, and the first one
-/// first. Nothing of none.
+/// Several named pages as one HTML file, which shows one at a time, beginning with the first. Empty
+/// without pages.
 pub fn render_all(mut pages: Vec<(String, Page)>) -> String {
     let names = pages.iter().map(|(name, _)| name.clone()).collect();
     let Some((_, first)) = pages.first_mut() else {
@@ -62,7 +63,7 @@ fn file(page: &Page, data: String) -> String {
     for (marker, text) in
         [(TITLE, title.as_str()), (NOSCRIPT, noscript(page).as_str()), (DATA, data.as_str())]
     {
-        // There is one of each in the template: a test sees to it.
+        // The template has one of each: a test checks that.
         let (before, after) = rest.split_once(marker).unwrap_or((rest, ""));
         out.push_str(before);
         out.push_str(text);
@@ -74,8 +75,8 @@ fn file(page: &Page, data: String) -> String {
 
 fn packed(page: &Page) -> String {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    // To a Vec nothing fails, and a Page has no key that is not a string; a page
-    // whose data end early says so.
+    // Writing to a Vec does not fail, and all keys of a Page are strings; a page
+    // whose data end early shows an error.
     let written = serde_json::to_writer(std::io::BufWriter::new(&mut gzip), page)
         .map_err(std::io::Error::from)
         .and_then(|()| gzip.flush())
@@ -83,7 +84,7 @@ fn packed(page: &Page) -> String {
     STANDARD.encode(written.unwrap_or_default())
 }
 
-/// The words of the page without its figures, for who has no scripts.
+/// The words of the page without its figures, for readers without scripts.
 fn noscript(page: &Page) -> String {
     let mut out = format!(
         "<main><h1>{}</h1><p>The figures need a browser with JavaScript; nothing is fetched.</p>",

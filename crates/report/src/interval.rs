@@ -3,8 +3,8 @@
 use netplumb_stats::judge::Judged;
 use netplumb_stats::ratio::Interval;
 
-/// "+17.1% to +18.6%", or what there is of it: `each` says what an end is called.
-pub(crate) fn told(interval: Interval, each: impl Fn(f64) -> String) -> String {
+/// "+17.1% to +18.6%", or the known end: `each` formats an end.
+pub(crate) fn interval_text(interval: Interval, each: impl Fn(f64) -> String) -> String {
     match (interval.low > 0.0, interval.high.is_finite()) {
         (false, false) => "any".into(),
         (true, false) => format!("{} and more", each(interval.low)),
@@ -12,7 +12,7 @@ pub(crate) fn told(interval: Interval, each: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// What helps where noise hides any change: `apart` is whether one side was measured after
+/// The remedy where noise hides any change: `apart` is whether one side was measured after
 /// the other.
 pub(crate) fn remedy(apart: bool) -> &'static str {
     match apart {
@@ -23,8 +23,8 @@ pub(crate) fn remedy(apart: bool) -> &'static str {
     }
 }
 
-/// That noise hides any change of some rows, by name, and what helps; none where it hides
-/// that of none.
+/// A note that noise hides any change of some rows, by name, and what helps; none where no row's
+/// change is hidden.
 pub(crate) fn noise<'r>(
     rows: impl Iterator<Item = (&'r str, &'r Judged)>,
     apart: bool,

@@ -22,23 +22,23 @@ use crate::scalars::{self, NotesOut, ScalarOut};
 use crate::shape::{Shape, shape};
 use crate::shares;
 use crate::table::{Column, Table, Value};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::trace::json::{TraceOut, traces};
 use crate::{functions, layers, trust};
 
 /// Version of the document.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
-/// What every document of a recording has, whatever was measured.
+/// The keys of every document of a recording, whatever was measured.
 #[derive(Serialize)]
 pub(crate) struct Common<'a> {
     schema: u32,
     complete: bool,
     environment: &'a BTreeMap<String, String>,
     notes: Vec<NotesOut<'a>>,
-    untried: &'a BTreeMap<String, String>,
-    unwatched: BTreeMap<&'a str, &'a str>,
-    shed: Vec<&'a str>,
+    not_tried: &'a BTreeMap<String, String>,
+    not_measured: BTreeMap<&'a str, &'a str>,
+    over_budget: Vec<&'a str>,
     scalars: Vec<ScalarOut<'a>>,
     losses: Vec<&'a Loss>,
     /// Single traces.
@@ -66,11 +66,11 @@ impl<'a> Common<'a> {
             complete: recording.complete,
             environment: &recording.environment,
             notes: scalars::notes(recording),
-            untried: &recording.untried,
-            unwatched: recording.all_unwatched(),
-            shed: recording.all_shed(),
+            not_tried: &recording.not_tried,
+            not_measured: recording.all_not_measured(),
+            over_budget: recording.all_over_budget(),
             scalars: match shape(recording) {
-                // Blocks of these have their own.
+                // Their blocks have their own scalars.
                 Shape::Rates => scalars::of_no_block(recording),
                 Shape::Costs | Shape::Times | Shape::Counts | Shape::Hosts => {
                     scalars::all(recording)
@@ -80,7 +80,7 @@ impl<'a> Common<'a> {
             traces: traces(recording),
             conclusion: experiment.and_then(|e| conclusion(e, &claims)),
             claims,
-            drift: drift::of(recording),
+            drift: drift::drifts(recording),
             trust,
         }
     }
@@ -88,12 +88,12 @@ impl<'a> Common<'a> {
 
 /// A document, pretty-printed.
 pub(crate) fn pretty(document: &impl Serialize) -> String {
-    // Strings, numbers and lists: nothing in it that JSON could not hold.
+    // Strings, numbers and lists: nothing that serialization could fail on.
     json_text(serde_json::to_string_pretty(document).unwrap_or_default() + "\n")
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CostsJson<'a> {
     #[serde(flatten)]
     common: Common<'a>,
     quantity: QuantityOut,
@@ -101,7 +101,7 @@ struct Document<'a> {
     blocks: Vec<Value>,
     classes: Vec<Value>,
     apart: Vec<Apart>,
-    /// What a timer would see of each arm, where guests were sampled.
+    /// The samples that a timer would take of each arm, where guests were sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sampled: Vec<Value>,
     /// Shares that the experiment asks for.
@@ -112,7 +112,7 @@ struct Document<'a> {
     threads: Option<Vec<Value>>,
 }
 
-/// What costs are of: keys of figures don't name it.
+/// The quantity of costs: keys of figures don't name it.
 #[derive(Serialize)]
 pub(crate) struct QuantityOut {
     name: String,
@@ -125,23 +125,23 @@ impl From<&Quantity> for QuantityOut {
     }
 }
 
-/// What happened in an arm's windows that was no packet's work.
+/// Work for no packet in an arm's windows.
 #[derive(Serialize)]
 struct Apart {
     arm: String,
     contexts: BTreeMap<String, u64>,
 }
 
-/// The document, pretty-printed; with what all quantities say together.
+/// The document, pretty-printed, with the results across all quantities.
 pub fn render(
     recording: &Recording,
     classes: &[ClassView<'_>],
     experiment: Option<&Experiment>,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
 ) -> String {
     let claims = experiment.map_or_else(Vec::new, |e| claims::judge(e, classes));
     let trust = trust::footer(recording, classes);
-    pretty(&Document {
+    pretty(&CostsJson {
         common: Common::new(recording, experiment, claims, trust),
         quantity: (&quantity(recording)).into(),
         arms: &recording.arms,
@@ -163,8 +163,8 @@ fn named<K: ToString, V: Copy>(map: &BTreeMap<K, V>) -> BTreeMap<String, V> {
     map.iter().map(|(k, v)| (k.to_string(), *v)).collect()
 }
 
-/// What each block had of what its costs are of; how long it was, where time is no figure
-/// of the clock's, is not told.
+/// Each block's figures in the quantity of its costs. Its duration is left out where the clock
+/// does not measure time.
 fn blocks(recording: &Recording) -> Vec<Value> {
     let quantity = quantity(recording);
     let exact = quantity.repeats == Repeats::Exactly;
@@ -245,12 +245,12 @@ fn classes(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Value> {
     Table::new(columns, classes).json()
 }
 
-/// A part of what a profile has of the network.
+/// A part of the network's share of a profile.
 fn network(class: &ClassView<'_>, of: fn(&Network) -> u64) -> Value {
-    Network::of(class).map_or(Value::Absent, |network| Value::Count(of(&network)))
+    Network::from_class(class).map_or(Value::Absent, |network| Value::Count(of(&network)))
 }
 
-/// A caller, a callee; calls, and what they cost with all that they called.
+/// A caller, a callee; calls, and their inclusive cost.
 type Edge<'a> = (Option<&'a str>, &'a str, u64, u64);
 
 fn edges(class: &ClassView<'_>) -> Vec<Value> {

@@ -39,6 +39,7 @@ pub mod seeds;
 pub mod shape;
 pub mod shares;
 mod sheet;
+mod source;
 pub mod speedscope;
 pub mod summary;
 pub mod svg;

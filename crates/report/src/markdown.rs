@@ -1,7 +1,7 @@
 //! A report as GitHub-flavoured Markdown: for a patch's cover letter or a comment.
 //!
-//! Tables are padded, so that they can be read where nobody renders them. There is
-//! no HTML in it: mail has none.
+//! Tables are padded, so that they can be read without rendering. There is no HTML
+//! in it: mail has none.
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
@@ -12,7 +12,7 @@ use crate::shares;
 use crate::summary::{cost, label, summary_table};
 use crate::table::{Column, Table, Value};
 use crate::text::{code, prose};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::trust::common::{arms_of, values_of_arms};
 use crate::view::View;
 use crate::{claims, conclusions, disks};
@@ -25,14 +25,14 @@ const MAX_CLASSES: usize = 12;
 /// Classes whose layers are.
 const MAX_LAYERED: usize = 96;
 
-/// The report of some classes, and what all quantities say together. `view` has the layer and how many
-/// functions.
+/// The report of some classes, with the results across all quantities. `view` has the layer and the number
+/// of functions.
 pub fn render(
     recording: &Recording,
     classes: &[ClassView<'_>],
     experiment: Option<&Experiment>,
     view: &View,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
 ) -> String {
     let layer = view.layer.as_deref();
     let mut out = heading(recording, classes, experiment);

@@ -1,4 +1,4 @@
-//! What a profile has of the network, in all: below calls on sockets, and in the softirqs that send and
+//! The network's total share of a profile: below calls on sockets, and in the softirqs that send and
 //! receive.
 
 use std::collections::HashMap;
@@ -8,8 +8,8 @@ use netplumb_model::recording::Recording;
 
 use crate::analysis::ClassView;
 
-/// Functions that programs' calls on sockets begin with (net/socket.c), and those by which files are
-/// read, written, polled and closed that are sockets.
+/// Functions that programs' calls on sockets begin with (net/socket.c), and the functions that read,
+/// write, poll and close sockets as files.
 const SOCKET_CALLS: &[&str] = &[
     "__sys_accept4",
     "__sys_bind",
@@ -36,7 +36,7 @@ const SOCKET_CALLS: &[&str] = &[
     "sock_splice_read",
     "sock_write_iter",
 ];
-/// The same by the name of the system call, whichever architecture it is of: `__x64_sys_sendto`.
+/// The same by the name of the system call, on any architecture: `__x64_sys_sendto`.
 const SYSTEM_CALLS: &[&str] = &[
     "accept",
     "accept4",
@@ -57,7 +57,7 @@ const SYSTEM_CALLS: &[&str] = &[
 ];
 const ARCHITECTURES: &[&str] = &["__x64_sys_", "__arm64_sys_", "__ia32_sys_"];
 
-/// What the network took of a profile.
+/// The network's part of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Network {
     /// Below calls on sockets, and not in a softirq.
@@ -67,8 +67,9 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Of a profile; none of anything else, of costs that were not sampled, and without any.
-    pub(crate) fn of(class: &ClassView<'_>) -> Option<Network> {
+    /// The network's part of a profile; none for any other recording, for costs that were not sampled, and
+    /// without any.
+    pub(crate) fn from_class(class: &ClassView<'_>) -> Option<Network> {
         let recording = class.recording;
         if class.class.proto != Proto::Work || !class.is_sampled() {
             return None;
@@ -97,7 +98,7 @@ impl Network {
     }
 
     /// The line of a report.
-    pub(crate) fn told(&self, class: &ClassView<'_>) -> String {
+    pub(crate) fn shares_text(&self, class: &ClassView<'_>) -> String {
         let share = |sum: u64| 100.0 * sum as f64 / class.total.max(1) as f64;
         format!(
             "network in all {}, {:.1}%: below calls on sockets {:.1}%, in softirqs NET_RX and NET_TX {:.1}%",

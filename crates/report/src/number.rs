@@ -2,7 +2,7 @@
 
 pub(crate) use netplumb_model::text::{counted, plural, thousands};
 
-/// A total shared by packets: whole where it is, else to one decimal, or to two
+/// A total shared by packets: without decimals if it is whole, else with one, or two
 /// below ten.
 pub(crate) fn per_packet(total: u64, packets: u64) -> String {
     if packets == 0 {
@@ -24,9 +24,9 @@ pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// Whether a character does something other than to stand where it stands: a control
-/// character, also one of the upper half (C1, which some terminals obey), one that turns
-/// text around (bidirectional controls), one that can't be seen, or a break of lines.
+/// Whether a character does more than print itself: a control character, including the
+/// upper half (C1, which some terminals obey), a bidirectional control, an invisible
+/// character, or a line break.
 pub fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -35,14 +35,14 @@ pub fn is_active(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Text of several lines, safe for a terminal: its own line breaks are all that is left.
+/// Text of several lines, safe for a terminal: only its line breaks are kept.
 pub fn printable_lines(text: &str) -> String {
     let clean = |c: char| if c != '\n' && is_active(c) { '?' } else { c };
     text.chars().map(clean).collect()
 }
 
-/// JSON that is safe for a terminal: what is active in its strings is escaped, so that
-/// nothing of them is lost.
+/// JSON that is safe for a terminal: active characters in its strings are escaped, so
+/// that nothing is lost.
 pub(crate) fn json_text(json: String) -> String {
     let active = |c: char| c != '\n' && is_active(c);
     if !json.contains(active) {
@@ -61,8 +61,8 @@ pub(crate) fn json_text(json: String) -> String {
     out
 }
 
-/// Text from a guest or a file, safe for a terminal: on one line, of characters that do
-/// nothing there, and no longer than `limit` characters.
+/// Text from a guest or a file, safe for a terminal: on one line, without active
+/// characters, and no longer than `limit` characters.
 pub fn printable(text: &str, limit: usize) -> String {
     let clean = |c: char| if is_active(c) { '?' } else { c };
     if text.chars().count() <= limit {
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(printable_lines("a\nb\r\x1b[A"), "a\nb??[A");
     }
 
-    /// Check that JSON says the same in characters that do nothing.
+    /// Check that escaped JSON has the same content, without active characters.
     #[test]
     fn json_is_tamed_and_whole() {
         let names = ["a\u{9b}2J", "\x1b]0;t\x07", "\u{202e}gnp\u{e0001}", "é\n"];

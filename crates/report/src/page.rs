@@ -1,9 +1,12 @@
-//! What the HTML page is given: one value for a report, one for a comparison,
+//! The data of the HTML page: one value for a report, one for a comparison,
 //! serialised as JSON, compressed, and read by `web/`.
 //!
 //! Numbers are sums over all blocks; the page divides by packets. Trees are in
 //! columns, a parent before its children, because 100,000 rows of objects are ten
-//! times as large and as slow. `web/src/data.ts` says the same in TypeScript.
+//! times as large and as slow. `web/src/data.ts` declares the same in TypeScript.
+//!
+//! Both sides are tested with `testdata/page*.json`. In `web/src`, `plot.ts` has scales and axes (d3), `barlist.ts`
+//! bars, which are HTML so that names wrap and are links, `graph.ts` the call graph (dagre).
 
 mod bench;
 mod table;
@@ -21,24 +24,24 @@ pub use bench::{
 pub use table::{PageCell, PageColumn, PageRow, PageTable};
 pub use times::{PageCompared, PageLedger, PageStage, PageTimed, PageTimedFunction, PageTimes};
 
-/// Raised with any change that an older page could not read.
-pub const SCHEMA: u32 = 2;
+/// Incremented with any change that an older page could not read.
+pub const SCHEMA: u32 = 3;
 
 /// Everything on a page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Of the first of several pages in one file: the names of all.
+    /// The names of all pages, in the first of several in one file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<String>,
     /// Whether there are two sides, before and after; if not, `after` is all.
     pub diff: bool,
-    /// Its heading.
+    /// The heading of the page.
     pub title: String,
     /// The question that was asked; may be empty.
     pub question: String,
-    /// What came of it, in sentences: the first thing to read.
+    /// The results in sentences: the first thing to read.
     pub headline: Vec<String>,
     /// What must be known before the figures are believed: differences of kernels,
     /// clocks or machines, a run cut short.
@@ -51,17 +54,17 @@ pub struct Page {
     pub trust: Vec<Note>,
     /// Claims and their verdicts.
     pub claims: Vec<PageClaim>,
-    /// The figures that an experiment is about, drawn before all else.
+    /// The experiment's main figures, drawn before all else.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<PageChart>,
     /// Every function that a tree names, by index.
     pub functions: Vec<PageFunction>,
-    /// A line for each class, in their order; nothing where these have nothing in common.
+    /// A line for each class, in their order; none where their figures can't be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<PageTable>,
     /// Each arm and class by itself.
     pub classes: Vec<PageClass>,
-    /// Of samples of guests: what a timer would see, for each arm.
+    /// The samples that a timer would take, for each sampled arm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sampled: Vec<PageSampled>,
     /// Shares that an experiment asks for.
@@ -70,33 +73,33 @@ pub struct Page {
     /// Where single samples were kept: by thread, and over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<PageThreads>,
-    /// Of calls that were traced.
+    /// Traced calls, by block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traced: Vec<PageTraced>,
     /// Source lines and instructions of functions that cost most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub code: Vec<PageCode>,
-    /// Of counts of events: these, and ratios.
+    /// Counts of events, and ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<PageTable>,
-    /// What these tables are called if they are of something else; else empty.
+    /// The heading of these tables if they have something else; otherwise empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub events_called: String,
-    /// Of times between events: how long, over time.
+    /// Times between events, by when they occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heat: Option<PageHeat>,
-    /// Of recordings of times: what was counted beside them.
+    /// Counts beside times, in recordings of times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed: Option<PageTimed>,
-    /// Of recordings of benches.
+    /// Results of benches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bench: Option<PageBench>,
 }
 
-/// What was executed of a function.
+/// The executed code of a function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageCode {
-    /// The arm.
+    /// The arm's name.
     pub arm: String,
     /// Index of the function.
     pub function: u32,
@@ -104,41 +107,41 @@ pub struct PageCode {
     pub name: String,
     /// Its own cost, in words.
     pub each: String,
-    /// Its instructions.
+    /// One instruction a row.
     pub instructions: PageTable,
-    /// Its lines, where they are known.
+    /// One source line a row, where lines are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<PageTable>,
 }
 
-/// What a timer's samples would be of an arm, beside what it executed.
+/// A timer's samples of an arm, compared to its executed instructions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageSampled {
     /// Functions.
     pub table: PageTable,
-    /// What a timer would blame, in sentences.
+    /// Functions that a timer would blame, in sentences.
     pub blamed: Vec<String>,
 }
 
 /// Times between events over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageHeat {
-    /// What they are of.
+    /// The events, from the first to the last.
     pub title: String,
     /// How long a column is.
     pub column_ns: u64,
-    /// What is not empty.
+    /// All cells that are not empty.
     pub cells: Vec<PageHeatCell>,
 }
 
-/// So many times in a while.
+/// How many times of about one length are in a column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageHeatCell {
-    /// When, in columns.
+    /// Index of the column, in time.
     pub column: u64,
-    /// How long: four buckets of a histogram, by the number of the first.
+    /// The length: four buckets of a histogram, by the number of the first.
     pub bucket: u16,
-    /// How many.
+    /// The number of times.
     pub count: u64,
 }
 
@@ -147,9 +150,9 @@ pub struct PageHeatCell {
 pub struct PageThreads {
     /// Threads.
     pub table: PageTable,
-    /// How long a piece of time is.
+    /// The length of a piece of time.
     pub piece_ns: u64,
-    /// What costs are in.
+    /// The unit of costs.
     pub unit: String,
     /// The largest threads, and all others together.
     pub lines: Vec<PageThreadLine>,
@@ -157,7 +160,7 @@ pub struct PageThreads {
     pub processes: Vec<PageProcess>,
 }
 
-/// A process of which samples were taken.
+/// A process that has samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageProcess {
     /// The name of its first thread, else of the largest.
@@ -168,14 +171,14 @@ pub struct PageProcess {
     pub threads: Vec<PageThreadWork>,
 }
 
-/// What a thread did.
+/// The work of a thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageThreadWork {
-    /// Its name.
+    /// As in `comm`.
     pub name: String,
-    /// Its number.
+    /// The kernel's thread ID.
     pub tid: u32,
-    /// Its part of trees that it has samples in.
+    /// Its parts of the trees in which it has samples.
     pub parts: Vec<PageThreadPart>,
 }
 
@@ -190,7 +193,7 @@ pub struct PageThreadPart {
     pub row: Vec<usize>,
     /// Samples of each.
     pub calls: Vec<u64>,
-    /// What they stand for.
+    /// The cost that these samples stand for.
     pub self_insns: Vec<u64>,
 }
 
@@ -199,7 +202,7 @@ pub struct PageThreadPart {
 pub struct PageThreadLine {
     /// Its name, and its number.
     pub name: String,
-    /// What its samples stand for, in each piece.
+    /// The cost that its samples stand for, in each piece.
     pub costs: Vec<u64>,
 }
 
@@ -219,14 +222,14 @@ pub struct Fact {
     pub key: String,
     /// Its value; of a comparison, after.
     pub value: String,
-    /// Before, if that is different.
+    /// The value before, if it differs.
     pub before: Option<String>,
 }
 
 /// A claim, judged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageClaim {
-    /// The statement.
+    /// The claim's statement, as in the experiment file.
     pub says: String,
     /// "holds", "does not hold", "not shown", "answer", "not measured".
     pub verdict: String,
@@ -234,7 +237,7 @@ pub struct PageClaim {
     pub because: String,
 }
 
-/// A function.
+/// A function, which trees and tables refer to by index.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageFunction {
     /// Its symbol; of a comparison, after.
@@ -243,7 +246,7 @@ pub struct PageFunction {
     pub module: Option<String>,
     /// Layer, or "(no layer)".
     pub layer: String,
-    /// Of a comparison: what it was called before, if not the same.
+    /// In a comparison: its symbol before, if that differs.
     pub was: Option<String>,
     /// Where it is defined, as `FILE:LINE`; of a comparison, after.
     pub source: Option<String>,
@@ -263,29 +266,29 @@ pub struct PageClass {
     /// Of a comparison: settings that differ and could not act, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub could_not_act: Vec<String>,
-    /// How many of these were offered, after.
+    /// The number of these, after.
     pub packets: u64,
-    /// And before.
+    /// The number before.
     pub packets_before: u64,
     /// The costs, one tree for each context.
     pub contexts: Vec<PageTree>,
-    /// Its layers.
+    /// Cost by layer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<PageTable>,
-    /// What somebody published for it.
+    /// A published figure for it.
     pub published: Option<PagePublished>,
     /// Of a comparison: cost that went from one function to another.
     pub moves: Vec<PageMove>,
     /// The columns of the table of functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<PageColumn>,
-    /// What the table has that the trees don't tell.
+    /// Cells of the table that are not computed from trees.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<PageRow>,
-    /// What costs are divided by where that is no whole number: seconds.
+    /// The divisor of costs where it is not a whole number: seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<f64>,
-    /// Of a recording of times: what it has beside costs.
+    /// Data beside costs, in a recording of times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<PageTimes>,
 }
@@ -312,15 +315,15 @@ pub struct PageTree {
 /// A figure that somebody published.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PagePublished {
-    /// Where it stands.
+    /// Where it was published.
     pub figure: String,
     /// The layer that it is about; none for the whole path.
     pub layer: Option<String>,
     /// The layer's total, microseconds.
     pub total_us: f64,
-    /// The function that took most.
+    /// The function with the largest time.
     pub top_function: String,
-    /// What that took, microseconds.
+    /// Its time, microseconds.
     pub top_us: f64,
 }
 
@@ -333,6 +336,6 @@ pub struct PageMove {
     pub to: u32,
     /// Instructions per packet.
     pub insns_per_packet: f64,
-    /// Why it is held to be the same cost ("inlined into its caller").
+    /// Why it is treated as the same cost ("inlined into its caller").
     pub why: String,
 }

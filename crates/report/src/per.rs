@@ -1,4 +1,4 @@
-//! What sums are shared by.
+//! The unit that sums are divided by: packets, runs or seconds.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,23 @@ use netplumb_model::symbol::base_name;
 /// What a class's sums are shared by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Per {
-    /// Packets that the workload offered or, of other programs' traffic, that were followed; of forwarding,
-    /// those that were forwarded.
+    /// Packets that the workload offered or, for other programs' traffic, followed packets; for forwarding,
+    /// forwarded packets.
     Packet(u64),
     /// Runs of a command.
     Run(u64),
-    /// Where nobody counted packets: seconds in which windows were open.
+    /// Seconds in which windows were open, where packets were not counted.
     Second(f64),
 }
 
 impl Per {
-    /// Of some blocks of a protocol, in which so many packets were.
-    pub(crate) fn of(recording: &Recording, proto: Proto, blocks: &[u32], packets: u64) -> Per {
+    /// For some blocks of a protocol, which had `packets`.
+    pub(crate) fn from_recording(
+        recording: &Recording,
+        proto: Proto,
+        blocks: &[u32],
+        packets: u64,
+    ) -> Per {
         match proto {
             Proto::Command => Per::Run(blocks.len() as u64),
             _ if packets > 0 => Per::Packet(packets),
@@ -31,7 +36,7 @@ impl Per {
         }
     }
 
-    /// A sum's share of one.
+    /// A sum per packet, run or second.
     pub fn each(self, sum: f64) -> f64 {
         match self {
             Per::Packet(n) | Per::Run(n) => sum / n.max(1) as f64,
@@ -40,7 +45,7 @@ impl Per {
         }
     }
 
-    /// What one is called.
+    /// The unit's name.
     pub fn word(self) -> &'static str {
         match self {
             Per::Packet(_) => "packet",
@@ -49,7 +54,7 @@ impl Per {
         }
     }
 
-    /// How many there are.
+    /// The number of packets, runs or seconds.
     pub fn count(self) -> f64 {
         match self {
             Per::Packet(n) | Per::Run(n) => n as f64,
@@ -58,12 +63,12 @@ impl Per {
     }
 }
 
-/// Receives one packet (net/core/dev.c): what forwards runs once for each that it forwards, however many
-/// of them a packet of the workload makes. TCP has acknowledgements, too.
+/// Receives one packet (net/core/dev.c): a forwarding host runs it once for each forwarded packet, however
+/// many of them a packet of the workload makes. TCP has acknowledgements, too.
 const HANDLES_ONE: &str = "__netif_receive_skb_core";
 
-/// The packets that were forwarded in a block, of its costs of that direction that repeat exactly. None if
-/// that can't be told.
+/// The packets forwarded in each block, from its exact costs in that direction; without blocks where that
+/// is not known.
 pub(crate) fn forwarded<'c>(
     recording: &Recording,
     costs: impl IntoIterator<Item = &'c Cost>,

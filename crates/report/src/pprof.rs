@@ -1,9 +1,8 @@
-//! pprof's format (profile.proto), gzipped, for `go tool pprof` and what else reads
-//! it.
+//! pprof's format (profile.proto), gzipped, for `go tool pprof` and other readers.
 //!
 //! A sample is a stack in one class and context; its values are the leaf's own
 //! instructions and the times it was entered. Class, context, arm and the leaf's
-//! layer are labels, so that `-tagfocus`, `-tagroot` and `-tags` tell them apart.
+//! layer are labels, so that `-tagfocus`, `-tagroot` and `-tags` distinguish them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -13,9 +12,9 @@ use netplumb_model::recording::{FunctionId, Recording, env};
 use prost::Message;
 
 use crate::analysis::{ClassView, NO_LAYER, quantity};
-use crate::lines::PATH_LETTERS;
 use crate::number::printable;
 use crate::profile::{ELIDED, conditions, parts, tame};
+use crate::source::PATH_LETTERS;
 
 /// The messages of google/pprof's proto/profile.proto, without the fields that
 /// are not written here.
@@ -254,7 +253,7 @@ impl<'a> Places<'a> {
                 memory_start: start.min(end),
                 memory_limit: end,
                 filename: strings.number(module.map_or_else(|| "vmlinux".into(), tame)),
-                // Nobody need look for a file to name them.
+                // No file is needed to name them.
                 has_functions: true,
                 has_filenames: with_lines.contains(&module),
                 has_line_numbers: with_lines.contains(&module),
@@ -277,7 +276,7 @@ impl<'a> Places<'a> {
         let id = self.locations.len() as u64 + 1;
         let data = function.map(|f| &self.recording.functions[f as usize]);
         let name = strings.number(data.map_or_else(|| ELIDED.into(), |f| tame(&f.name)));
-        // The line that a stack stands at is not kept: it is where the function is.
+        // The current line of a stack is not kept: the function's line stands for it.
         let source = function.and_then(|f| self.recording.source_of(f));
         let (filename, line) = match source {
             Some((file, line)) => (strings.number(printable(file, PATH_LETTERS)), line.into()),

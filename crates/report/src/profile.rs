@@ -1,5 +1,5 @@
-//! What the formats of other tools are made from: the costs of each class by
-//! context, as trees, and names that their readers can take.
+//! The basis for the formats of other tools: the costs of each class by context,
+//! as trees, and names that their readers accept.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use crate::analysis::ClassView;
 use crate::number::printable;
 use crate::trust::common::{arms_of, values_of_arms};
 
-/// Letters of a name: longer than any symbol of a kernel that is one.
+/// Letters of a name: longer than any real symbol of a kernel.
 pub(crate) const NAME_LIMIT: usize = 200;
 /// Frames of a stack. A kernel's have some tens; deeper ones, which only a made-up
 /// recording has, lose those in the middle, so that output does not grow with the
@@ -21,29 +21,27 @@ pub(crate) const ELIDED: &str = "(frames left out)";
 
 /// One class in one context, summed over its blocks.
 #[derive(Debug)]
-pub(crate) struct Part<'a> {
-    /// The class.
+pub(crate) struct ProfilePart<'a> {
     pub(crate) class: &'a ClassView<'a>,
-    /// Its place among the classes that were given.
+    /// Its index among the given classes.
     pub(crate) class_index: usize,
     /// Whose time it was.
     pub(crate) context: Context,
     /// Its nodes, each after its parent.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ProfileNode>,
 }
 
 /// A node of one part.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct ProfileNode {
     /// Row of the caller; none where the context began.
     pub(crate) parent: Option<usize>,
-    /// The function.
     pub(crate) function: FunctionId,
     /// Times entered.
     pub(crate) calls: u64,
     /// Instructions of its own.
     pub(crate) self_insns: u64,
-    /// With those of its subtree.
+    /// Instructions of its subtree, itself included.
     pub(crate) inclusive_insns: u64,
     /// Frames above it.
     pub(crate) depth: usize,
@@ -52,7 +50,7 @@ pub(crate) struct Row {
     anchor: usize,
 }
 
-impl Part<'_> {
+impl ProfilePart<'_> {
     /// The functions of a stack from its leaf up; none where frames were left out.
     pub(crate) fn stack(&self, row: usize) -> Vec<Option<FunctionId>> {
         let mut stack = vec![Some(self.rows[row].function)];
@@ -72,7 +70,7 @@ impl Part<'_> {
 }
 
 /// The parts of some classes of one recording, in their order, by context.
-pub(crate) fn parts<'a>(classes: &'a [ClassView<'a>]) -> Vec<Part<'a>> {
+pub(crate) fn parts<'a>(classes: &'a [ClassView<'a>]) -> Vec<ProfilePart<'a>> {
     let Some(recording) = classes.first().map(|c| c.recording) else {
         return Vec::new();
     };
@@ -88,8 +86,8 @@ pub(crate) fn parts<'a>(classes: &'a [ClassView<'a>]) -> Vec<Part<'a>> {
         let node = match nodes.get_mut(&cost.node) {
             Some(node) => node,
             None => {
-                // Callers without a cost of their own; those of one that is there
-                // are there too.
+                // Callers without a cost of their own; above one that is there,
+                // all are.
                 let mut above = recording.nodes[cost.node as usize].parent;
                 while let Some(id) = above {
                     if nodes.contains_key(&id) {
@@ -105,7 +103,7 @@ pub(crate) fn parts<'a>(classes: &'a [ClassView<'a>]) -> Vec<Part<'a>> {
         node.1 += cost.own;
     }
     sums.into_iter()
-        .map(|((place, context), nodes)| Part {
+        .map(|((place, context), nodes)| ProfilePart {
             class: &classes[place],
             class_index: place,
             context,
@@ -114,9 +112,9 @@ pub(crate) fn parts<'a>(classes: &'a [ClassView<'a>]) -> Vec<Part<'a>> {
         .collect()
 }
 
-fn rows(class: &ClassView<'_>, nodes: BTreeMap<NodeId, (u64, u64)>) -> Vec<Row> {
+fn rows(class: &ClassView<'_>, nodes: BTreeMap<NodeId, (u64, u64)>) -> Vec<ProfileNode> {
     let mut at: HashMap<NodeId, usize> = HashMap::with_capacity(nodes.len());
-    let mut rows: Vec<Row> = Vec::with_capacity(nodes.len());
+    let mut rows: Vec<ProfileNode> = Vec::with_capacity(nodes.len());
     // By id: a parent's is below its children's.
     for (id, (calls, self_insns)) in nodes {
         let node = class.recording.nodes[id as usize];
@@ -126,12 +124,12 @@ fn rows(class: &ClassView<'_>, nodes: BTreeMap<NodeId, (u64, u64)>) -> Vec<Row> 
         let (depth, anchor) = match parent {
             None => (0, row),
             Some(p) if rows[p].depth + 1 < MAX_FRAMES => (rows[p].depth + 1, row),
-            // Room for the leaf, and for what stands for those left out.
+            // Room for the leaf, and for the elided frame.
             Some(p) if rows[p].anchor == p => (MAX_FRAMES, up(up(p))),
             Some(p) => (rows[p].depth + 1, rows[p].anchor),
         };
         at.insert(id, row);
-        rows.push(Row {
+        rows.push(ProfileNode {
             parent,
             function: node.function,
             calls,
@@ -161,18 +159,22 @@ pub(crate) struct Frames {
 pub(crate) struct FrameNode {
     /// The frame above it.
     pub(crate) parent: Option<usize>,
-    /// What it is, as the caller numbers frames.
+    /// Its number, as assigned by the caller.
     pub(crate) frame: usize,
     /// Instructions of its own.
     pub(crate) self_insns: u64,
-    /// With those of its subtree.
+    /// Instructions of its subtree, itself included.
     pub(crate) inclusive_insns: u64,
 }
 
 impl Frames {
-    /// Of a part, with `frame` to number functions, and `elided` for the frame that
-    /// stands for those left out.
-    pub(crate) fn of(part: &Part<'_>, frame: impl Fn(FunctionId) -> usize, elided: usize) -> Self {
+    /// From a part, with `frame` to number functions, and `elided` for the frame that
+    /// replaces frames left out.
+    pub(crate) fn from_part(
+        part: &ProfilePart<'_>,
+        frame: impl Fn(FunctionId) -> usize,
+        elided: usize,
+    ) -> Self {
         let mut known: HashMap<(Option<usize>, usize), usize> = HashMap::new();
         let mut nodes: Vec<FrameNode> = Vec::new();
         let mut node_of_row: Vec<usize> = Vec::with_capacity(part.rows.len());
@@ -203,7 +205,7 @@ impl Frames {
     }
 
     /// Goes through the tree, a parent before its children, the siblings sorted by
-    /// `key`. Each is told once when entered (`true`) and once when left.
+    /// `key`. Calls `visit` once on entering a node (`true`) and once on leaving it.
     pub(crate) fn walk<K: Ord>(
         &self,
         key: impl Fn(&FrameNode) -> K,
@@ -235,17 +237,17 @@ impl Frames {
     }
 }
 
-/// A name as other tools take it: on one line, of bounded length, and not empty.
+/// A name that other tools accept: on one line, of bounded length, and not empty.
 pub(crate) fn tame(name: &str) -> String {
     match printable(name, NAME_LIMIT) {
-        // Names of nothing are read as references, or not at all.
+        // Empty names are read as references, or not at all.
         name if name.trim().is_empty() => "?".into(),
         name => name,
     }
 }
 
-/// Under which conditions it was measured, a line for each: what decides the
-/// figures, not all that is known, since readers print it above every table.
+/// The conditions of the measurement, one a line: only facts that decide the
+/// figures, since readers print them above every table.
 pub(crate) fn conditions(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     const KEYS: [&str; 12] = [
         env::NAME,

@@ -1,5 +1,5 @@
-//! Recordings of benches: packets a second by path, what became of every packet, and how
-//! busy CPUs were.
+//! Recordings of benches: packets per second by path, the fate of every packet, and the use
+//! of CPUs.
 
 pub(crate) mod columns;
 pub mod csv;
@@ -12,28 +12,28 @@ pub mod terminal;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{CpuUse, GENERATOR_BOUND, Hop, Measured, quantities};
+use netplumb_model::bench::{BlockRates, CpuUse, GENERATOR_BOUND, Hop, quantities};
 use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::span::Times;
 use netplumb_stats::welch::Mean;
 
-/// What measures rates.
+/// The instrument that measures rates.
 pub(crate) const RATES: &str = quantities::HANDLED.instrument;
 
-/// What was measured of an arm.
+/// The rates of an arm.
 #[derive(Debug)]
 pub struct ArmRates<'a> {
-    /// The arm.
+    /// The arm, as in the recording.
     pub arm: &'a Arm,
     /// Its blocks that count.
-    pub valid: Vec<Measured>,
-    /// Why others don't: their causes, each with how often.
+    pub valid: Vec<BlockRates>,
+    /// Why others don't count: causes, each with the number of blocks.
     pub invalid: BTreeMap<String, usize>,
-    /// Why it has no blocks at all, if the run said so.
+    /// Why it has no blocks at all, if the run noted that.
     pub failed: Option<&'a str>,
-    /// What the run found out about packets that went missing.
+    /// The run's diagnosis of missing packets.
     pub diagnosis: Option<&'a str>,
-    /// What a search found, by its goals.
+    /// The results of a search, by its goals.
     pub goals: Vec<terminal::Goal<'a>>,
 }
 
@@ -62,7 +62,7 @@ pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
             None => arm.valid.push(measured),
         }
     }
-    // Those that were measured by others alone come after all others.
+    // Arms measured only by other instruments come last.
     let by_others = |arm: &ArmRates<'_>| {
         let blocks = arm.valid.len() + arm.invalid.values().sum::<usize>();
         blocks == 0 && arm.failed.is_none() && explain::is_of_others(recording, arm.arm)
@@ -72,46 +72,46 @@ pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
 }
 
 /// The blocks that rates were measured in.
-pub(crate) fn blocks(recording: &Recording) -> impl Iterator<Item = (&Block, Measured)> {
-    let blocks = recording.blocks.iter().zip(Measured::all_of(recording));
+pub(crate) fn blocks(recording: &Recording) -> impl Iterator<Item = (&Block, BlockRates)> {
+    let blocks = recording.blocks.iter().zip(BlockRates::all_of(recording));
     blocks.filter(|(block, _)| block.instrument == RATES)
 }
 
 impl ArmRates<'_> {
     /// The mean over the blocks that count.
-    pub fn mean(&self, of: impl Fn(&Measured) -> f64) -> Option<Mean> {
+    pub fn mean(&self, of: impl Fn(&BlockRates) -> f64) -> Option<Mean> {
         let values: Vec<f64> = self.valid.iter().map(of).collect();
-        Mean::of(&values)
+        Mean::from_values(&values)
     }
 
-    /// Packets a second that were handled.
+    /// Handled packets per second.
     pub fn handled_pps(&self) -> Option<Mean> {
-        self.mean(Measured::handled_pps)
+        self.mean(BlockRates::handled_pps)
     }
 
-    /// The share of the packets that was lost, if there is a block that counts.
+    /// The share of lost packets, if there is a block that counts.
     pub fn lost(&self) -> Option<f64> {
-        self.mean(Measured::loss).map(|m| m.value)
+        self.mean(BlockRates::loss).map(|m| m.value)
     }
 
-    /// The mean of what all blocks that count have.
-    fn mean_of_all(&self, of: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+    /// The mean of a figure, if all blocks that count have it.
+    fn mean_of_all(&self, of: impl Fn(&BlockRates) -> Option<f64>) -> Option<f64> {
         let each: Option<Vec<f64>> = self.valid.iter().map(of).collect();
-        Mean::of(&each?).map(|m| m.value)
+        Mean::from_values(&each?).map(|m| m.value)
     }
 
-    /// CPU time of a packet, in nanoseconds: how long CPUs were busy, all together, for
-    /// each that was handled.
+    /// CPU time of a packet, in nanoseconds: the busy time of all CPUs per handled
+    /// packet.
     pub fn cpu_ns_per_packet(&self) -> Option<f64> {
-        self.mean_of_all(Measured::cpu_ns_per_packet)
+        self.mean_of_all(BlockRates::cpu_ns_per_packet)
     }
 
-    /// Wall time of a packet, in nanoseconds: one by the rate.
+    /// Wall time of a packet, in nanoseconds: 1 / rate.
     pub fn wall_ns_per_packet(&self) -> Option<f64> {
-        self.mean_of_all(Measured::wall_ns_per_packet)
+        self.mean_of_all(BlockRates::wall_ns_per_packet)
     }
 
-    /// CPU time that the generator alone takes for a packet.
+    /// The generator's own CPU time for a packet.
     pub fn generator_ns(&self) -> Option<f64> {
         self.mean_of_all(|m| {
             let cpus = m.generated.iter().filter(|g| g.frames > 0).count();
@@ -119,8 +119,8 @@ impl ArmRates<'_> {
         })
     }
 
-    /// Whether the generator was what held it up, in half of the blocks or more; none
-    /// where that is not known of half of them or more.
+    /// Whether the generator was the bottleneck, in half of the blocks or more; none where
+    /// that is not known for half of them or more.
     pub fn generator_bound(&self) -> Option<bool> {
         let of = |what| {
             let blocks = self.valid.iter();
@@ -134,19 +134,19 @@ impl ArmRates<'_> {
         }
     }
 
-    /// Whether it is known that the generator was what held it up.
+    /// Whether the generator is known to be the bottleneck.
     pub fn is_generator_bound(&self) -> bool {
         self.generator_bound() == Some(true)
     }
 
-    /// Share of the packets that were lost, in the blocks that count.
+    /// The share of lost packets, in the blocks that count.
     pub fn loss(&self) -> f64 {
         self.lost().unwrap_or(0.0)
     }
 
-    /// Where an arm belongs in a list that has what went wrong first: arms without a
-    /// block that counts, then those that lost packets, the most first, then those some of
-    /// whose blocks don't count, then the others.
+    /// The order of a list with failures first: arms without a block that counts, then arms
+    /// with losses, the most first, then arms with some blocks that don't count, then the
+    /// others.
     pub fn by_trouble(&self, other: &ArmRates<'_>) -> Ordering {
         let rank = |arm: &ArmRates<'_>| match (arm.valid.is_empty(), arm.invalid.is_empty()) {
             (true, _) => 0,
@@ -163,12 +163,12 @@ impl ArmRates<'_> {
         self.loss() > 0.0 || !self.invalid.is_empty()
     }
 
-    /// CPUs that neither sent nor handled a packet, and were busy all the same, together.
+    /// The total use of CPUs that neither sent nor handled a packet.
     pub fn busy_elsewhere(&self) -> Option<f64> {
-        self.mean_of_all(Measured::busy_elsewhere)
+        self.mean_of_all(BlockRates::busy_elsewhere)
     }
 
-    /// How busy each CPU was, on the average, and whether the two ways of telling disagree.
+    /// The mean use of each CPU, and whether its two measures disagree.
     pub fn cpus(&self) -> Vec<CpuUse> {
         let mut sums: BTreeMap<u32, (f64, Vec<CpuUse>)> = BTreeMap::new();
         for cpu in self.valid.iter().flat_map(|m| &m.cpus) {
@@ -178,7 +178,7 @@ impl ArmRates<'_> {
         }
         let mean =
             |n: f64, all: &[CpuUse], of: fn(&CpuUse) -> f64| all.iter().map(of).sum::<f64>() / n;
-        // Where all blocks know it.
+        // Only if all blocks have it.
         let known = |n: f64, all: &[CpuUse], of: fn(&CpuUse) -> Option<f64>| {
             let all: Option<Vec<f64>> = all.iter().map(of).collect();
             all.map(|all| all.iter().sum::<f64>() / n)
@@ -195,7 +195,7 @@ impl ArmRates<'_> {
             .collect()
     }
 
-    /// The way of all packets of all blocks that count.
+    /// The path of all packets of all blocks that count.
     pub fn hops(&self) -> Vec<Hop> {
         let mut hops: Vec<Hop> = Vec::new();
         for measured in &self.valid {
@@ -246,7 +246,7 @@ impl ArmRates<'_> {
         (batches > 0).then(|| frames as f64 / batches as f64)
     }
 
-    /// Of the times that a path looked for packets, the share in which there were some.
+    /// The share of a path's polls that found packets.
     pub fn useful_polls(&self) -> Option<f64> {
         let polls = self.valid.iter().filter_map(|m| m.handled.polls);
         let (all, useful) = polls.fold((0, 0), |(a, u), (all, useful)| (a + all, u + useful));

@@ -1,5 +1,5 @@
-//! Samples of a guest beside what it executed: how far they are off, and what a timer's samples
-//! would blame.
+//! Samples of a guest compared to its executed instructions: their error, and the functions that a
+//! timer's samples would blame.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::text::{continued, prose};
 
 /// Functions that are listed.
 const ROWS: usize = 15;
-/// And on the page.
+/// The same on the page.
 const MOST: usize = 200;
-/// Functions that are named for what a timer charges them.
+/// The most functions named for a timer's error.
 const BLAMED: usize = 5;
-/// By so much a timer has to be off, of all samples, for a function to be named.
+/// A timer's least error, as a share of all samples, for a function to be named.
 const BLAME: f64 = 0.01;
 /// Letters of a name.
 const NAME_LETTERS: usize = 44;
@@ -31,45 +31,45 @@ const WIDE: usize = 90;
 /// Standard errors of a 95 % interval (the 97.5th percentile of the normal distribution).
 const Z: f64 = 1.959_964;
 
-/// A function, by each of the three.
+/// A function's shares by each of the three measures.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Shares {
-    /// What it executed, if that was counted; own instructions as a share of all.
+    /// Its own instructions as a share of all, if they were counted.
     pub exact: Option<f64>,
     /// Its share of the samples.
     pub sampled: f64,
-    /// The 95 % interval of that.
+    /// The 95 % interval of `sampled`.
     pub interval: (f64, f64),
     /// Its share of the samples as a timer would have taken them.
     pub deferred: f64,
 }
 
 impl Shares {
-    /// What it executed, as well as it is known.
+    /// Its executed share, counted or else sampled.
     fn executed(&self) -> f64 {
         self.exact.unwrap_or(self.sampled)
     }
 
-    /// By how much a timer is off.
+    /// The error of a timer.
     fn off(&self) -> f64 {
         self.deferred - self.executed()
     }
 }
 
-/// An arm's functions, what is charged with most first.
+/// An arm's functions, the largest share first.
 #[derive(Debug)]
-pub struct Beside<'a> {
-    /// The arm.
+pub struct ArmSamples<'a> {
+    /// The arm that was sampled in a guest.
     pub arm: &'a Arm,
     /// The directions that are counted; all, if none is named.
     pub directions: Vec<Direction>,
     /// How many samples there are.
     pub samples: u64,
-    /// Its functions.
+    /// Its functions and their shares, the largest first.
     pub functions: Vec<(&'a Function, Shares)>,
 }
 
-/// The interval of a share of which `hits` of `all` samples were found (Wilson, 1927).
+/// The interval of a share, from `hits` out of `all` samples (Wilson, 1927).
 pub fn interval(hits: u64, all: u64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
@@ -81,7 +81,7 @@ pub fn interval(hits: u64, all: u64) -> (f64, f64) {
     (((middle - half) / (1.0 + z2)).max(0.0), ((middle + half) / (1.0 + z2)).min(1.0))
 }
 
-/// Of a quantity in an arm, samples and cost of each function.
+/// Samples and cost of each function, in a quantity and an arm.
 type Sums = BTreeMap<FunctionId, (u64, u64)>;
 
 fn sums(recording: &Recording, of: QuantityId, arm: usize, directions: &[Direction]) -> Sums {
@@ -100,13 +100,13 @@ fn sums(recording: &Recording, of: QuantityId, arm: usize, directions: &[Directi
     sums
 }
 
-/// The arms of a recording that were sampled in guests: those of these names, or all; in some
-/// directions, or in all with what was in no packet's path.
+/// The arms of a recording that were sampled in guests: by name, or all; in some directions, or
+/// in all together with what was in no packet's path.
 pub fn beside<'a>(
     recording: &'a Recording,
     directions: &[Direction],
     arms: &[String],
-) -> Vec<Beside<'a>> {
+) -> Vec<ArmSamples<'a>> {
     let number = |of: &Declared| {
         let at = recording.quantities.iter().position(|q| q.is(of));
         at.map(|at| at as QuantityId)
@@ -145,7 +145,7 @@ pub fn beside<'a>(
             most(other).total_cmp(&most(one)).then(a.name.cmp(&b.name))
         });
         let is_asked = arms.is_empty() || arms.contains(&data.name);
-        (is_asked && samples > 0).then(|| Beside {
+        (is_asked && samples > 0).then(|| ArmSamples {
             arm: data,
             directions: directions.to_vec(),
             samples,
@@ -155,9 +155,9 @@ pub fn beside<'a>(
     recording.arms.iter().enumerate().filter_map(of_arm).collect()
 }
 
-/// Of what was sampled, that which is to be shown with a part of the recording: all with samples,
-/// nothing with any other part.
-pub fn of_part<'b, 'a>(part: &Recording, all: &'b [Beside<'a>]) -> &'b [Beside<'a>] {
+/// The samples shown with a part of the recording: all with the part of samples, none with any
+/// other.
+pub fn of_part<'b, 'a>(part: &Recording, all: &'b [ArmSamples<'a>]) -> &'b [ArmSamples<'a>] {
     let quantity = quantity(part);
     match quantity.is(&SAMPLED) || quantity.is(&DEFERRED) {
         true => all,
@@ -165,21 +165,23 @@ pub fn of_part<'b, 'a>(part: &Recording, all: &'b [Beside<'a>]) -> &'b [Beside<'
     }
 }
 
-type Row<'a> = (&'a Function, Shares);
+type SharesRow<'a> = (&'a Function, Shares);
 
 /// The columns, each declared once.
-fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
+fn columns<'a>(exact: bool) -> Vec<Column<'a, SharesRow<'a>>> {
     let mut columns = vec![
-        Column::code("function", |(f, _): &Row<'a>| Value::Name(f.name.clone(), f.module.clone()))
-            .hint("its symbol, and the module that it is in")
-            .json("name")
-            .people(0)
-            .page("function"),
-        Column::machine(|(f, _): &Row<'a>| Value::words(f.module.as_deref())).json("module"),
+        Column::code("function", |(f, _): &SharesRow<'a>| {
+            Value::Name(f.name.clone(), f.module.clone())
+        })
+        .hint("its symbol, and the module that it is in")
+        .json("name")
+        .people(0)
+        .page("function"),
+        Column::machine(|(f, _): &SharesRow<'a>| Value::words(f.module.as_deref())).json("module"),
     ];
     if exact {
         columns.push(
-            Column::figure("exact", |(_, s): &Row<'a>| {
+            Column::figure("exact", |(_, s): &SharesRow<'a>| {
                 s.exact.map_or(Value::Missing, Value::Share)
             })
             .hint("what it executed")
@@ -189,12 +191,12 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
         );
     }
     columns.extend([
-        Column::figure("samples", |(_, s): &Row<'a>| Value::Share(s.sampled))
+        Column::figure("samples", |(_, s): &SharesRow<'a>| Value::Share(s.sampled))
             .hint("its share of the samples")
             .json("samples")
             .people(2)
             .page("samples"),
-        Column::figure("95% interval", |(_, s): &Row<'a>| {
+        Column::figure("95% interval", |(_, s): &SharesRow<'a>| {
             let (low, high) = s.interval;
             let text = format!("{:.1}% to {:.1}%", low * 100.0, high * 100.0);
             Value::Told(text, Some(high - low))
@@ -203,14 +205,14 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
         .people(3)
         .from(WIDE)
         .page("interval"),
-        Column::machine(|(_, s): &Row<'a>| Value::Number(s.interval.0)).json("samples_low"),
-        Column::machine(|(_, s): &Row<'a>| Value::Number(s.interval.1)).json("samples_high"),
-        Column::figure("timer", |(_, s): &Row<'a>| Value::Share(s.deferred))
+        Column::machine(|(_, s): &SharesRow<'a>| Value::Number(s.interval.0)).json("samples_low"),
+        Column::machine(|(_, s): &SharesRow<'a>| Value::Number(s.interval.1)).json("samples_high"),
+        Column::figure("timer", |(_, s): &SharesRow<'a>| Value::Share(s.deferred))
             .hint("its share where samples wait until interrupts are enabled")
             .json("timer")
             .people(4)
             .page("timer"),
-        Column::figure("off by", |(_, s): &Row<'a>| {
+        Column::figure("off by", |(_, s): &SharesRow<'a>| {
             Value::Told(format!("{:+.1}", s.off() * 100.0), Some(s.off()))
         })
         .hint("percentage points by which a timer is off")
@@ -221,13 +223,13 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
     columns
 }
 
-/// What a timer's samples blame, in sentences; the worst first.
-pub fn blamed(beside: &Beside<'_>) -> Vec<String> {
-    let mut blamed: Vec<&Row<'_>> = (beside.functions.iter())
+/// Functions that a timer's samples blame, in sentences; the worst first.
+pub fn blamed(beside: &ArmSamples<'_>) -> Vec<String> {
+    let mut blamed: Vec<&SharesRow<'_>> = (beside.functions.iter())
         .filter(|(_, s)| s.off() > BLAME && s.deferred > s.interval.1)
         .collect();
     blamed.sort_by(|(_, a), (_, b)| b.off().total_cmp(&a.off()));
-    let sentence = |(function, shares): &&Row<'_>| {
+    let sentence = |(function, shares): &&SharesRow<'_>| {
         let (timer, executed) = (shares.deferred * 100.0, shares.executed() * 100.0);
         if function.name == USER_MODE {
             return format!(
@@ -240,19 +242,19 @@ pub fn blamed(beside: &Beside<'_>) -> Vec<String> {
     blamed.iter().take(BLAMED).map(sentence).collect()
 }
 
-impl<'a> Beside<'a> {
+impl<'a> ArmSamples<'a> {
     fn is_counted(&self) -> bool {
         self.functions.iter().any(|(_, s)| s.exact.is_some())
     }
 
     /// The first functions, or with 0 all.
-    fn table(&self, top: usize) -> Table<'a, Row<'a>> {
+    fn table(&self, top: usize) -> Table<'a, SharesRow<'a>> {
         let top = if top == 0 { usize::MAX } else { top };
         let rows = self.functions.iter().copied().take(top);
         Table::new(columns(self.is_counted()), rows)
     }
 
-    /// What it is about.
+    /// The arm and the number of samples.
     fn heading(&self) -> String {
         let whose = match &self.directions[..] {
             [] => "all that was counted in the windows".to_string(),
@@ -269,14 +271,14 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// What was counted, sampled, and would be sampled by a timer, side by side, for a terminal. None
-/// where nothing was sampled in guests.
-pub fn render(all: &[Beside<'_>], width: usize) -> Option<String> {
+/// Counted, sampled and a timer's shares side by side, for a terminal. None without samples of
+/// guests.
+pub fn render(all: &[ArmSamples<'_>], width: usize) -> Option<String> {
     let mut out = String::new();
     for beside in all {
         out.push_str(&continued(&beside.heading(), 2, width));
         out.push('\n');
-        out.push_str(&beside.table(ROWS).terminal(Room::of(width, NAME_LETTERS)));
+        out.push_str(&beside.table(ROWS).terminal(Room::new(width, NAME_LETTERS)));
         for sentence in blamed(beside) {
             out.push_str(&continued(&format!("  {sentence}"), 2, width));
             out.push('\n');
@@ -286,7 +288,7 @@ pub fn render(all: &[Beside<'_>], width: usize) -> Option<String> {
 }
 
 /// The same as Markdown.
-pub(crate) fn markdown(all: &[Beside<'_>], out: &mut String) {
+pub(crate) fn markdown(all: &[ArmSamples<'_>], out: &mut String) {
     for beside in all {
         out.push_str(&format!("## {}\n\n", prose(&beside.heading(), 200)));
         beside.table(ROWS).markdown(out);
@@ -298,8 +300,8 @@ pub(crate) fn markdown(all: &[Beside<'_>], out: &mut String) {
 }
 
 /// The same as JSON, with all functions.
-pub(crate) fn json(all: &[Beside<'_>]) -> Vec<Value> {
-    let one = |beside: &Beside<'_>| {
+pub(crate) fn json(all: &[ArmSamples<'_>]) -> Vec<Value> {
+    let one = |beside: &ArmSamples<'_>| {
         let directions = beside.directions.iter();
         let directions = directions.map(|d| Value::Text(d.as_str().into()));
         let sentences = blamed(beside).into_iter().map(Value::Text);
@@ -315,8 +317,8 @@ pub(crate) fn json(all: &[Beside<'_>]) -> Vec<Value> {
 }
 
 /// The same for the page.
-pub(crate) fn page(all: &[Beside<'_>]) -> Vec<PageSampled> {
-    let one = |beside: &Beside<'_>| PageSampled {
+pub(crate) fn page(all: &[ArmSamples<'_>]) -> Vec<PageSampled> {
+    let one = |beside: &ArmSamples<'_>| PageSampled {
         table: beside.table(MOST).page(&beside.heading()),
         blamed: blamed(beside),
     };
@@ -335,10 +337,10 @@ mod tests {
     use netplumb_model::recording::{Block, Cost, Ledger, Node, Total};
 
     use super::*;
-    use crate::together::Together;
+    use crate::together::CrossQuantity;
 
     /// Check the interval against published ones (Newcombe 1998, table I, method 3), and that
-    /// nothing says nothing.
+    /// it is everything without samples.
     #[test]
     fn wilson() {
         let near = |(low, high): (f64, f64), expected: (f64, f64)| {
@@ -352,8 +354,8 @@ mod tests {
         assert_eq!(interval(0, 0), (0.0, 1.0));
     }
 
-    /// Check that shares are of each quantity's own sum, and that what a timer blames is named,
-    /// with what it executes.
+    /// Check that shares are of each quantity's own sum, and that functions that a timer blames are
+    /// named, with their executed share.
     #[test]
     fn side_by_side() {
         let mut recording = Recording::default();
@@ -442,7 +444,7 @@ mod tests {
         // CSV has a row for each function of a class, with its shares in that.
         let part = recording.part("samples");
         let views = crate::analysis::classes(&part);
-        let together = Together::of(&recording, None, &[], &[]);
+        let together = CrossQuantity::from_recording(&recording, None, &[], &[]);
         let csv = crate::functions::csv(&views, None, &together);
         let mut rows = csv.lines().map(|line| line.split(','));
         let head: Vec<&str> = rows.next().unwrap().collect();

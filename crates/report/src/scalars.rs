@@ -1,12 +1,12 @@
-//! Scalars of a recording, summed and told as tables want them.
+//! Scalars of a recording, summed and formatted for tables.
 
 use std::collections::BTreeMap;
 
-use netplumb_model::quantity::{Declared, Of, Scalar};
+use netplumb_model::quantity::{Declared, Scalar, Subject};
 use netplumb_model::recording::{ArmNotes, Recording};
 use serde::Serialize;
 
-/// A scalar in JSON, with what its quantity is.
+/// A scalar in JSON, with its quantity.
 #[derive(Serialize)]
 pub(crate) struct ScalarOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,7 +20,7 @@ pub(crate) struct ScalarOut<'a> {
     number: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<&'a str>,
-    /// `null` where it was asked for and is not known.
+    /// `null` where it was requested and is not known.
     value: f64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn all(recording: &Recording) -> Vec<ScalarOut<'_>> {
     out(recording, |_| true)
 }
 
-/// Those of the run and of arms, for a document that has what blocks measured by itself.
+/// Scalars of the run and of arms, for a document that has the blocks' scalars elsewhere.
 pub(crate) fn of_no_block(recording: &Recording) -> Vec<ScalarOut<'_>> {
     out(recording, |scalar| scalar.block().is_none())
 }
@@ -39,9 +39,9 @@ fn out(recording: &Recording, shown: impl Fn(&Scalar) -> bool) -> Vec<ScalarOut<
     let out = shown.filter_map(|scalar| {
         let quantity = recording.quantities.get(scalar.quantity as usize)?;
         let (block, arm) = match scalar.of {
-            Of::Run => (None, None),
-            Of::Arm(arm) => (None, Some(arm)),
-            Of::Block(block) => (Some(block), None),
+            Subject::Run => (None, None),
+            Subject::Arm(arm) => (None, Some(arm)),
+            Subject::Block(block) => (Some(block), None),
         };
         Some(ScalarOut {
             block,
@@ -57,7 +57,7 @@ fn out(recording: &Recording, shown: impl Fn(&Scalar) -> bool) -> Vec<ScalarOut<
     out.collect()
 }
 
-/// What came of an arm beside its figures, in JSON.
+/// An arm's notes beside its figures, in JSON.
 #[derive(Serialize)]
 pub(crate) struct NotesOut<'a> {
     arm: &'a str,
@@ -65,7 +65,7 @@ pub(crate) struct NotesOut<'a> {
     notes: &'a ArmNotes,
 }
 
-/// That of all arms of which there is something to say.
+/// The notes of all arms that have any.
 pub(crate) fn notes(recording: &Recording) -> Vec<NotesOut<'_>> {
     let notes = recording.notes.iter().filter(|(_, notes)| !notes.is_empty());
     let out = notes.filter_map(|(arm, notes)| {
@@ -75,7 +75,7 @@ pub(crate) fn notes(recording: &Recording) -> Vec<NotesOut<'_>> {
     out.collect()
 }
 
-/// Sums by label, of the blocks that are asked for.
+/// Sums by label, over the selected blocks.
 pub(crate) fn by_label<'r>(
     recording: &'r Recording,
     quantity: &Declared,
@@ -99,6 +99,6 @@ pub(crate) fn sum(recording: &Recording, quantity: &Declared) -> f64 {
 
 /// A figure of the run.
 pub(crate) fn of_run(recording: &Recording, quantity: &Declared) -> Option<f64> {
-    let of_run = recording.scalars_of(quantity).find(|s| s.of == Of::Run);
+    let of_run = recording.scalars_of(quantity).find(|s| s.of == Subject::Run);
     of_run.map(|s| s.value)
 }

@@ -1,5 +1,5 @@
-//! What came of a scan: which settings change what a packet costs, which break the
-//! path, and which do nothing.
+//! The results of a scan: which settings change the cost of a packet, which break
+//! the path, and which do nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,9 +27,9 @@ const TOP: usize = 2;
 pub struct Effect {
     /// The setting, and its values before and after.
     pub setting: String,
-    /// Instructions per packet more, or less.
+    /// The change in instructions per packet.
     pub change: f64,
-    /// Of so many.
+    /// Instructions per packet before, the mean of blocks.
     pub before: f64,
     /// Functions, and their changes.
     pub functions: Vec<(String, f64)>,
@@ -42,12 +42,12 @@ pub struct Scan {
     pub tried: usize,
     /// By arm and class: effects, the largest first.
     pub effects: Vec<(String, Vec<Effect>)>,
-    /// By what two runs of the same may differ, by arm and class, instructions per
+    /// The possible difference between equal runs, by arm and class, in instructions per
     /// packet: smaller effects are not listed.
     pub noise: BTreeMap<String, f64>,
     /// Settings that change some cost.
     pub changing: usize,
-    /// Settings with which packets don't get through, and what was seen.
+    /// Settings with which packets don't get through, and the symptom.
     pub breaking: Vec<(String, String)>,
     /// Settings that were not tried, by reason.
     pub skipped: BTreeMap<String, Vec<String>>,
@@ -57,10 +57,10 @@ pub struct Scan {
     pub missing: usize,
 }
 
-/// Find what came of it. None if the recording is of no scan.
+/// The results of a scan. None if the recording is not of one.
 pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
     let mut scan = Scan::default();
-    for (setting, why) in &recording.untried {
+    for (setting, why) in &recording.not_tried {
         let of = scan.skipped.entry(why.clone()).or_default();
         of.push(setting.clone());
     }
@@ -126,11 +126,11 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
         }
         match trouble(recording, arm) {
             Some(Trouble::Broken(why)) => {
-                let told = broken.entry(setting.to_string()).or_default();
-                if !told.is_empty() {
-                    told.push_str("; ");
+                let reasons = broken.entry(setting.to_string()).or_default();
+                if !reasons.is_empty() {
+                    reasons.push_str("; ");
                 }
-                told.push_str(&format!("{of}: {why}"));
+                reasons.push_str(&format!("{of}: {why}"));
             }
             Some(Trouble::NotRun) => scan.missing += 1,
             None => {}
@@ -248,15 +248,15 @@ pub fn render(scan: &Scan, columns: usize) -> String {
             .people(2),
             Column::text("most in", |e: &&Effect| {
                 let functions = e.functions.iter();
-                let told =
+                let names =
                     functions.map(|(name, change)| format!("{} {change:+.1}", printable(name, 32)));
-                told.collect::<Vec<_>>().join(", ")
+                names.collect::<Vec<_>>().join(", ")
             })
             .letters(usize::MAX)
             .people(3),
         ];
         let rows = effects.iter().take(MAX_ROWS);
-        out.push_str(&Table::new(all, rows).terminal(Room::of(columns, 0)));
+        out.push_str(&Table::new(all, rows).terminal(Room::new(columns, 0)));
         if effects.len() > MAX_ROWS {
             out.push_str(&format!("  and {} more by less\n", effects.len() - MAX_ROWS));
         }

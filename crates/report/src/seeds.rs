@@ -1,4 +1,4 @@
-//! What depends on random numbers: the same arms under other random seeds.
+//! Dependence on random numbers: the same arms under other random seeds.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,16 @@ pub(crate) fn name(arm: &Arm) -> &str {
     arm.repeats().unwrap_or(&arm.name)
 }
 
-/// Whether an arm has a name of its experiment: the only one of a recording may be called by its command.
+/// Whether an arm has this name in its experiment: a recording's only arm may be called by its command.
 pub(crate) fn is_called(recording: &Recording, arm: &Arm, name: &str) -> bool {
     let is_only = || recording.arms.iter().all(|other| self::name(other) == self::name(arm));
     self::name(arm) == name || (name == ONLY_ARM && is_only())
 }
 
-/// Of every arm and class the view under the seed with the median cost: what is typical,
-/// where a single seed may be a lucky one. Without repeats, all as they are.
+/// The view of every arm and class under the seed with the median cost: the typical one,
+/// where a single seed may be a lucky one. Without repeats, all views unchanged.
 pub fn typical<'r>(classes: &[ClassView<'r>]) -> Vec<ClassView<'r>> {
-    // Hundreds of arms of a scan have nothing to be chosen from.
+    // The hundreds of arms of a scan have no repeats.
     if !classes.iter().any(|view| view.arm().repeats().is_some()) {
         return classes.to_vec();
     }
@@ -129,13 +129,13 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
         })
         .people(4),
     ];
-    out.push_str(&Table::new(all, &spreads).terminal(Room::of(columns, 0)));
+    out.push_str(&Table::new(all, &spreads).terminal(Room::new(columns, 0)));
     for spread in &spreads {
         let of = printable(&spread.of, 60);
         let line = match spread.functions.as_slice() {
             [] => format!("  - {of}: nothing depends on the seed"),
             functions => {
-                let told: Vec<String> = functions
+                let names: Vec<String> = functions
                     .iter()
                     .take(TOP)
                     .map(|(name, least, most)| {
@@ -146,7 +146,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
                     0 => String::new(),
                     n => format!(", and {n} more by less"),
                 };
-                format!("  - {of} depends on the seed in {}{more}", told.join(", "))
+                format!("  - {of} depends on the seed in {}{more}", names.join(", "))
             }
         };
         out.push_str(&continued(&line, 4, columns));

@@ -1,5 +1,5 @@
-//! What a recording, or the part of one that an instrument measured, has: it says which
-//! tables there are.
+//! The kind of data in a recording, or in an instrument's part of one: it decides the
+//! tables.
 
 use netplumb_model::events::INSTRUMENT;
 use netplumb_model::hosts;
@@ -9,10 +9,10 @@ use netplumb_model::recording::Recording;
 use crate::analysis::quantity;
 use crate::rates::RATES;
 
-/// What there is.
+/// The kind of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Scalars of blocks: rates, and what else they have beside these.
+    /// Scalars of blocks: rates, and other scalars beside them.
     Rates,
     /// Times of functions or stages, with their distributions.
     Times,
@@ -24,10 +24,10 @@ pub enum Shape {
     Hosts,
 }
 
-/// What a recording has. Rates may have costs beside them, that explain them.
+/// The kind of data in a recording. Rates may have costs beside them, which explain them.
 pub fn shape(recording: &Recording) -> Shape {
     let has_times = !recording.spans.is_empty();
-    // What has costs has totals beside them, also where they are none.
+    // A recording of costs has totals too, even without any cost.
     let has_costs = !recording.costs.is_empty();
     let has_totals = recording.blocks.iter().any(|b| !b.totals.is_empty());
     match () {
@@ -35,7 +35,7 @@ pub fn shape(recording: &Recording) -> Shape {
         () if matches!(recording.instruments()[..], [one] if hosts::is_of_hosts(one)) => {
             Shape::Hosts
         }
-        // Beside them may be who caused them.
+        // There may be costs beside counts, for their causes.
         () if recording.instruments() == [INSTRUMENT] && (recording.has_counts() || !has_costs) => {
             Shape::Counts
         }
@@ -44,7 +44,7 @@ pub fn shape(recording: &Recording) -> Shape {
     }
 }
 
-/// What its costs are of, where they vary and have to be judged by blocks.
+/// The quantity of its costs, where they vary and have to be judged by blocks.
 pub fn varying(recording: &Recording) -> Option<Quantity> {
     let quantity = quantity(recording);
     (quantity.repeats == Repeats::Statistically).then_some(quantity)

@@ -1,5 +1,5 @@
-//! Shares of functions with all that they call, by every instrument that has them, beside
-//! published ones: what was executed, what samples say, and what a timer's samples would.
+//! Inclusive shares of functions, by every instrument that has them, beside published ones:
+//! executed, sampled, and as a timer would sample them.
 
 use netplumb_model::chain;
 use netplumb_model::class::{Class, Direction};
@@ -16,7 +16,7 @@ use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::{continued, prose};
 
-/// By so much a timer has to be off, of all that is shared, for a function to be named.
+/// A timer's least error, as a share of the whole, for a function to be named.
 const BLAME: f64 = 0.01;
 /// Letters of a name.
 const NAME_LETTERS: usize = 60;
@@ -25,31 +25,31 @@ const SENTENCE_LETTERS: usize = 1_000;
 /// From here on there is room for intervals.
 const WIDE: usize = 90;
 
-/// Shares that an experiment asks for: of functions in what is below another, or in a class.
+/// Shares that an experiment asks for: of functions below another, or in a class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharesOf {
     title: String,
     note: String,
     class: Class,
     within: Option<String>,
-    rows: Vec<Row>,
+    rows: Vec<ShareRow>,
 }
 
 /// One function in one arm.
 #[derive(Debug, Clone, PartialEq)]
-struct Row {
+struct ShareRow {
     arm: String,
     of: String,
     exact: Option<f64>,
     sampled: Option<f64>,
-    /// The 95 % interval of that.
+    /// The 95 % interval of `sampled`.
     interval: (f64, f64),
     deferred: Option<f64>,
     published: Option<f64>,
 }
 
-impl Row {
-    /// What it executes, as well as that is known.
+impl ShareRow {
+    /// Its executed share, counted or else sampled, if known.
     fn executed(&self) -> Option<f64> {
         self.exact.or(self.sampled)
     }
@@ -57,25 +57,25 @@ impl Row {
 
 /// A part of a whole, in the unit of a quantity.
 #[derive(Debug, Clone, Copy, Default)]
-struct Part {
+struct Fraction {
     part: u64,
     whole: u64,
 }
 
-impl Part {
+impl Fraction {
     fn share(self) -> Option<f64> {
         (self.whole > 0).then(|| self.part as f64 / self.whole as f64)
     }
 }
 
-/// What of an arm's costs in some direction is below a chain, of what is below another.
+/// The part of an arm's costs in a direction below a chain, as a fraction of the part below another.
 fn part(
     recording: &Recording,
     of: &Declared,
     (arm, direction): (usize, Direction),
     (is_part, is_whole): (&[bool], Option<&[bool]>),
-) -> Part {
-    let mut sum = Part::default();
+) -> Fraction {
+    let mut sum = Fraction::default();
     let number = recording.quantities.iter().position(|q| q.is(of));
     let is_of = |quantity: u32| number == Some(quantity as usize);
     for cost in recording.costs.iter().filter(|c| is_of(c.quantity)) {
@@ -84,7 +84,7 @@ fn part(
         if block.arm as usize != arm || cost.direction != direction || !is_in {
             continue;
         }
-        // Calls of samples are how many there are.
+        // Calls of samples are numbers of samples.
         let n = match number == Some(cost.quantity as usize) && of.name == INSTRUCTIONS.name {
             true => cost.own,
             false => cost.calls,
@@ -95,7 +95,7 @@ fn part(
     sum
 }
 
-fn rows(recording: &Recording, shares: &Shares, arms: &[String]) -> Vec<Row> {
+fn rows(recording: &Recording, shares: &Shares, arms: &[String]) -> Vec<ShareRow> {
     let mut rows = Vec::new();
     let within = shares.within.as_deref();
     let whole = within.map(|chain| chain::below(recording, chain));
@@ -116,7 +116,7 @@ fn rows(recording: &Recording, shares: &Shares, arms: &[String]) -> Vec<Row> {
             }
             let published = shares.published.iter();
             let mut published = published.filter(|p| p.arm == data.name && p.of == *of);
-            rows.push(Row {
+            rows.push(ShareRow {
                 arm: data.name.clone(),
                 of: of.clone(),
                 exact: exact.share(),
@@ -130,7 +130,7 @@ fn rows(recording: &Recording, shares: &Shares, arms: &[String]) -> Vec<Row> {
     rows
 }
 
-/// Whether an arm has costs of a direction: then it never calls what has none in it.
+/// Whether an arm has costs of a direction: then it never calls a function without costs there.
 fn is_measured(recording: &Recording, (arm, direction): (usize, Direction)) -> bool {
     recording.costs.iter().any(|cost| {
         let block = &recording.blocks[cost.block as usize];
@@ -151,15 +151,15 @@ fn share(of: Option<f64>) -> Value {
 }
 
 /// The columns, each declared once.
-fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
-    let has = |of: fn(&Row) -> Option<f64>| rows.iter().any(|row| of(row).is_some());
+fn columns<'a>(rows: &[ShareRow]) -> Vec<Column<'a, ShareRow>> {
+    let has = |of: fn(&ShareRow) -> Option<f64>| rows.iter().any(|row| of(row).is_some());
     let mut columns = vec![
-        Column::text("arm", |row: &Row| row.arm.clone())
+        Column::text("arm", |row: &ShareRow| row.arm.clone())
             .hint("one combination of settings")
             .json("arm")
             .people(0)
             .page("arm"),
-        Column::code("function", |row: &Row| Value::Name(row.of.clone(), None))
+        Column::code("function", |row: &ShareRow| Value::Name(row.of.clone(), None))
             .hint("with all that it calls; `a;b` is b where a calls it")
             .json("function")
             .people(1)
@@ -167,7 +167,7 @@ fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
     ];
     if has(|row| row.exact) {
         columns.push(
-            Column::figure("exact", |row: &Row| share(row.exact))
+            Column::figure("exact", |row: &ShareRow| share(row.exact))
                 .hint("what it executed, with all that it called")
                 .json("exact")
                 .people(2)
@@ -176,14 +176,14 @@ fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
     }
     if has(|row| row.sampled) {
         columns.push(
-            Column::figure("samples", |row: &Row| share(row.sampled))
+            Column::figure("samples", |row: &ShareRow| share(row.sampled))
                 .hint("its share of the samples")
                 .json("samples")
                 .people(3)
                 .page("samples"),
         );
         columns.push(
-            Column::figure("95% interval", |row: &Row| {
+            Column::figure("95% interval", |row: &ShareRow| {
                 let (low, high) = row.interval;
                 let text = format!("{:.1}% to {:.1}%", low * 100.0, high * 100.0);
                 Value::Told(text, Some(high - low))
@@ -193,11 +193,11 @@ fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
             .from(WIDE)
             .page("interval"),
         );
-        let low = Column::machine(|row: &Row| Value::Number(row.interval.0));
-        let high = Column::machine(|row: &Row| Value::Number(row.interval.1));
+        let low = Column::machine(|row: &ShareRow| Value::Number(row.interval.0));
+        let high = Column::machine(|row: &ShareRow| Value::Number(row.interval.1));
         columns.extend([low.json("samples_low"), high.json("samples_high")]);
         columns.push(
-            Column::figure("timer", |row: &Row| share(row.deferred))
+            Column::figure("timer", |row: &ShareRow| share(row.deferred))
                 .hint("its share where samples wait until interrupts are enabled")
                 .json("timer")
                 .people(5)
@@ -206,7 +206,7 @@ fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
     }
     if has(|row| row.published) {
         columns.push(
-            Column::figure("published", |row: &Row| share(row.published))
+            Column::figure("published", |row: &ShareRow| share(row.published))
                 .hint("its share in the publication")
                 .json("published")
                 .people(6)
@@ -216,17 +216,17 @@ fn columns<'a>(rows: &[Row]) -> Vec<Column<'a, Row>> {
     columns
 }
 
-/// What a timer's samples blame, of these, in sentences.
-fn blamed(rows: &[Row], whole: &str) -> Vec<String> {
-    let sentence = |row: &Row| {
+/// Functions of these that a timer's samples blame, in sentences.
+fn blamed(rows: &[ShareRow], whole: &str) -> Vec<String> {
+    let sentence = |row: &ShareRow| {
         let (executed, timer) = (row.executed()?, row.deferred?);
         if timer - executed <= BLAME || timer <= row.interval.1 {
             return None;
         }
         let published = match row.published {
-            // What waits until interrupts are on is blamed for what ran before, and for no more.
+            // A function that enables interrupts is blamed only for code that ran before.
             Some(p) if p > timer => format!(
-                "; published: {:.1}%, of which that does not explain {:.1} points",
+                "; published: {:.1}%, {:.1} points more than that explains",
                 p * 100.0,
                 (p - timer) * 100.0
             ),
@@ -237,15 +237,15 @@ fn blamed(rows: &[Row], whole: &str) -> Vec<String> {
             "{}: a timer would charge {:.1}% of {whole} to {}, which executes {:.1}% of it{published}.",
             printable(&row.arm, NAME_LETTERS),
             timer * 100.0,
-            printable(&chain::told(&row.of), NAME_LETTERS),
+            printable(&chain::chain_text(&row.of), NAME_LETTERS),
             executed * 100.0
         ))
     };
     rows.iter().filter_map(sentence).collect()
 }
 
-/// The shares that an experiment asks for: of some directions and arms or, where none are named, all;
-/// without those of which nothing was measured.
+/// The shares that an experiment asks for, of some directions and arms or, where none are named, all;
+/// without shares that were not measured.
 pub(crate) fn all(
     recording: &Recording,
     experiment: &Experiment,
@@ -265,10 +265,10 @@ pub(crate) fn all(
 }
 
 impl SharesOf {
-    /// What they are shares of.
+    /// The whole that they are shares of.
     fn whole(&self) -> String {
         match &self.within {
-            Some(within) => format!("what is below {}", chain::told(within)),
+            Some(within) => format!("what is below {}", chain::chain_text(within)),
             None => self.class.to_string(),
         }
     }
@@ -281,11 +281,11 @@ impl SharesOf {
         format!("{title}shares of {}", self.whole())
     }
 
-    fn table(&self) -> Table<'_, Row> {
+    fn table(&self) -> Table<'_, ShareRow> {
         Table::new(columns(&self.rows), self.rows.iter().cloned())
     }
 
-    /// What a timer's samples blame, of these, and what to bear in mind about them.
+    /// Functions of these that a timer's samples blame, and the experiment's note.
     fn sentences(&self) -> Vec<String> {
         let mut sentences = blamed(&self.rows, &self.whole());
         sentences.extend(Some(self.note.clone()).filter(|note| !note.is_empty()));
@@ -303,7 +303,7 @@ pub fn render(all: &[SharesOf], width: usize) -> Option<String> {
         let heading = printable(&shares.heading(), HEADING_LETTERS);
         out.push_str(&continued(&heading, 2, width));
         out.push('\n');
-        out.push_str(&shares.table().terminal(Room::of(width, NAME_LETTERS)));
+        out.push_str(&shares.table().terminal(Room::new(width, NAME_LETTERS)));
         for sentence in shares.sentences() {
             let sentence = printable(&sentence, SENTENCE_LETTERS);
             out.push_str(&continued(&format!("  {sentence}"), 2, width));
@@ -355,7 +355,7 @@ pub(crate) fn page(all: &[SharesOf]) -> Vec<PageShares> {
 /// The columns, for their reference.
 #[cfg(test)]
 pub(crate) fn declared() -> Vec<Entry> {
-    entries(&columns(&[Row {
+    entries(&columns(&[ShareRow {
         arm: String::new(),
         of: String::new(),
         exact: Some(0.0),
@@ -375,8 +375,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that shares are of each quantity's own sum below the function that they are within,
-    /// that functions elsewhere don't count, and what is said of those that a timer overrates.
+    /// Check that shares are of each quantity's own sum below the enclosing function, that functions
+    /// elsewhere don't count, and the sentences about functions that a timer overrates.
     #[test]
     fn shares_of_a_subtree() {
         let mut recording = Recording::default();
@@ -443,11 +443,11 @@ mod tests {
                  published = [{{ arm = \"before\", of = \"skb_dequeue\", percent = 55.5 }}]\n"
             )
         };
-        let told = |within: &str| {
+        let rendered = |within: &str| {
             let experiment = Experiment::parse(&text(within)).unwrap();
             render(&all(&recording, &experiment, &[], &[]), 200).unwrap()
         };
-        let below = told("within = \"usbnet_bh\"");
+        let below = rendered("within = \"usbnet_bh\"");
         for expected in [
             "skb_dequeue                  30.0%    30.0%",
             "which executes 30.0% of it; published: 55.5%.",
@@ -456,10 +456,10 @@ mod tests {
         ] {
             assert!(below.contains(expected), "{expected}: {below}");
         }
-        let whole = told("");
+        let whole = rendered("");
         assert!(whole.contains("shares of udp drop"), "{whole}");
         assert!(whole.contains("_raw_spin_unlock_irqrestore  30.0%"), "{whole}");
-        // The same figures in every other output, and only of what is asked for.
+        // The same figures in every other output, and only for the selection.
         let experiment = Experiment::parse(&text("within = \"usbnet_bh\"")).unwrap();
         let all = |directions: &[Direction], arms: &[&str]| {
             let arms: Vec<String> = arms.iter().map(ToString::to_string).collect();

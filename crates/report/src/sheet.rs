@@ -1,14 +1,14 @@
 //! CSV (RFC 4180) that may be opened by a spreadsheet, or seen in a terminal.
 //!
-//! A spreadsheet takes a cell for a formula that begins as one, and names are of whoever
-//! made the recording: such a cell gets an apostrophe, which says that it is text. Numbers
-//! are left as they are. Control characters would reach a terminal.
+//! A spreadsheet takes a cell for a formula if it begins like one, and names are up to the
+//! recording's author: such a cell gets an apostrophe, which marks it as text. Numbers are
+//! left as they are. Control characters would reach a terminal.
 
 use crate::number::printable;
 
-/// Letters of a cell: names have no more, and a command's line, which may, is in each row.
+/// Letters of a cell: names are shorter, and a command line, which may be longer, is in each row.
 const LETTERS: usize = 16 << 10;
-/// How formulas begin; tabs and line breaks, which may as well, are in no cell.
+/// The first characters of formulas; tabs and line breaks, which may begin one too, are in no cell.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 
 /// A table that is written line by line.
@@ -29,7 +29,7 @@ impl Sheet {
         let _ = self.0.write_record(cells.collect::<Vec<_>>());
     }
 
-    /// The text.
+    /// The finished text.
     pub(crate) fn finish(self) -> String {
         let bytes = self.0.into_inner().unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

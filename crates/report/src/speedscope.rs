@@ -3,16 +3,16 @@
 //!
 //! It is written as events, "opened" and "closed", at the instruction at which a
 //! frame would be entered if each ran once and in a row: two events for a node,
-//! where samples would repeat all that is above it.
+//! where samples would repeat the whole stack above it.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
 use crate::analysis::ClassView;
-use crate::lines::PATH_LETTERS;
 use crate::number::printable;
-use crate::profile::{ELIDED, Frames, Part, parts, tame};
+use crate::profile::{ELIDED, Frames, ProfilePart, parts, tame};
+use crate::source::PATH_LETTERS;
 use crate::summary::label;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -37,7 +37,7 @@ struct Shared {
 #[derive(Serialize, Clone, PartialEq, Eq, Hash)]
 struct Frame {
     name: String,
-    /// Where it is defined, or else its layer: speedscope colours frames by file.
+    /// The file that defines it, or else its layer: speedscope colours frames by file.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ impl Table {
     }
 }
 
-/// The document. `title` is what was measured, `version` Netplumb's.
+/// The document. `title` names the measurement, `version` is Netplumb's.
 pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
     let mut table = Table::default();
     let elided = table.number(Frame { name: ELIDED.into(), file: None, line: None });
@@ -133,13 +133,13 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
         shared: Shared { frames: table.frames },
         profiles,
     };
-    // Strings, numbers and lists: nothing in it that JSON could not hold.
+    // Strings, numbers and lists: nothing that serialization could fail on.
     crate::number::json_text(serde_json::to_string(&file).unwrap_or_default() + "\n")
 }
 
 fn add(
     profile: &mut Profile,
-    part: &Part<'_>,
+    part: &ProfilePart<'_>,
     context: usize,
     frame: impl Fn(u32) -> usize,
     elided: usize,
@@ -147,7 +147,7 @@ fn add(
     let mut at = profile.end_value;
     let mut event = |kind, frame, at| profile.events.push(Event { kind, frame, at });
     event("O", context, at);
-    Frames::of(part, frame, elided).walk(
+    Frames::from_part(part, frame, elided).walk(
         // The largest first.
         |node| (std::cmp::Reverse(node.inclusive_insns), node.frame),
         |node, entered| {

@@ -1,4 +1,4 @@
-//! What classes are called, and a line for each: the whole at a glance.
+//! The names of classes, and a line for each: the whole at a glance.
 
 use std::collections::BTreeSet;
 
@@ -15,35 +15,35 @@ const NAME_LIMIT: usize = 60;
 /// Names of layers and units, which are a word.
 const WORD_LIMIT: usize = 16;
 
-/// In which contexts.
+/// The class's cost in each context, added up: "task 400 + softirq:NET_RX 300".
 pub(crate) fn split(class: &ClassView<'_>) -> String {
     let parts: Vec<String> = class
         .contexts
         .iter()
-        .map(|(context, insns)| format!("{context} {}", class.told(*insns)))
+        .map(|(context, insns)| format!("{context} {}", class.cost_text(*insns)))
         .collect();
     parts.join(" + ")
 }
 
 /// Per packet, and the share of the path.
 pub(crate) fn cost(insns: u64, class: &ClassView<'_>) -> String {
-    format!("{} ({:.1}%)", class.told(insns), percent(insns, class.total))
+    format!("{} ({:.1}%)", class.cost_text(insns), percent(insns, class.total))
 }
 
 /// Whether arms share a class: with several of one protocol, a class alone does
-/// not tell which.
+/// not identify the arm.
 pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
     classes.iter().any(|c| classes.iter().any(|other| other.class == c.class && other.arm != c.arm))
 }
 
-/// The class, after the arm where that says more than the protocol; and the function below which it
-/// is, if it is not all.
+/// The class, after the arm if its name is more than the protocol; and the function whose subtree it
+/// is, if it is not the whole.
 pub(crate) fn label(class: &ClassView<'_>) -> String {
     let arm = class.arm();
     let label = match arm.proto {
         Proto::Work => printable(&class.quantity.name, WORD_LIMIT),
         proto if arm.name == proto.as_str() => class.class.to_string(),
-        // The only one is what the report's title names.
+        // The report's title already names the only one.
         Proto::Command if commands(class.recording) < 2 => class.class.to_string(),
         _ => format!("{}, {}", printable(&arm.name, 60), class.class),
     };
@@ -64,22 +64,22 @@ fn commands(recording: &Recording) -> usize {
     recording.arms.iter().filter(is_command).count()
 }
 
-/// What is to stand beside every figure of a class whose packets are not all accounted for.
+/// The mark beside every figure of a class whose packets are not all accounted for.
 fn invalid(class: &ClassView<'_>) -> &'static str {
     match class.invalid {
         0 => "",
-        // The footer has how many.
+        // The footer has their number.
         _ => ", INVALID",
     }
 }
 
 /// One line for each class: the whole at a glance.
 pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
-    summary_table(classes, None).terminal(Room::of(columns, NAME_LIMIT))
+    summary_table(classes, None).terminal(Room::new(columns, NAME_LIMIT))
 }
 
-/// What tells which class of which arm a row of the page is about. The arm has a column only
-/// where it says more than the protocol.
+/// Columns that identify the class and arm of a row of the page. The arm has a column only where
+/// its name is more than the protocol.
 pub(crate) fn class_columns<'r, R: 'r>(
     arms: impl IntoIterator<Item = &'r Arm>,
     of: impl Fn(&R) -> (&'r Arm, String) + Copy + 'r,
@@ -97,39 +97,39 @@ pub(crate) fn class_columns<'r, R: 'r>(
     columns
 }
 
-/// The page draws what a class is made of.
+/// A column for the parts of a class, drawn by the page.
 pub(crate) fn drawn<'r, R>() -> Column<'r, R> {
     Column::machine(|_: &R| Value::Absent).rank(3).page_own("drawn")
 }
 
 /// A line for each class of a recording, for its page.
 pub(crate) fn page(classes: &[ClassView<'_>]) -> Option<PageTable> {
-    type Row<'r> = &'r ClassView<'r>;
+    type SummaryRow<'r> = &'r ClassView<'r>;
     let first = classes.first()?;
     let unit = printable(&first.quantity.unit, WORD_LIMIT);
     let arms = || classes.iter().map(|c| c.arm());
     let mut columns =
-        class_columns(arms(), |c: &Row<'_>| (c.arm(), format!("{}{}", c.class, invalid(c))));
+        class_columns(arms(), |c: &SummaryRow<'_>| (c.arm(), format!("{}{}", c.class, invalid(c))));
     columns.push(
-        Column::figure(unit.clone(), |c: &Row<'_>| c.each(c.total))
+        Column::figure(unit.clone(), |c: &SummaryRow<'_>| c.each(c.total))
             .hint("per packet, run or second")
             .unit(unit.clone())
             .rank(2)
             .page("cost"),
     );
-    // A column in which every row is the same says nothing.
+    // A column in which all rows are equal has no information.
     let per: BTreeSet<&str> = classes.iter().map(|c| c.per.word()).collect();
     if per.len() > 1 {
-        let per = Column::text("per", |c: &Row<'_>| c.per.word().into());
+        let per = Column::text("per", |c: &SummaryRow<'_>| c.per.word().into());
         columns.push(per.hint("what costs are divided by").rank(2).page("per"));
     }
     columns.extend([
         drawn(),
-        Column::text("largest layer", |c: &Row<'_>| largest_layer(c))
+        Column::text("largest layer", |c: &SummaryRow<'_>| largest_layer(c))
             .hint("with its own cost")
             .rank(4)
             .page("layer"),
-        Column::text("largest function", |c: &Row<'_>| largest_function(c))
+        Column::text("largest function", |c: &SummaryRow<'_>| largest_function(c))
             .hint("with its own cost")
             .rank(4)
             .page("function"),
@@ -150,7 +150,7 @@ pub(crate) fn page(classes: &[ClassView<'_>]) -> Option<PageTable> {
 fn largest_layer(class: &ClassView<'_>) -> String {
     let largest = class.layers.first();
     largest.map_or_else(String::new, |(name, cost)| {
-        format!("{} {}", printable(name, 30), class.told(*cost))
+        format!("{} {}", printable(name, 30), class.cost_text(*cost))
     })
 }
 
@@ -159,16 +159,16 @@ fn largest_function(class: &ClassView<'_>) -> String {
     let top = class.functions.first();
     top.map_or("-".into(), |f| {
         let name = printable(class.name(f.function), 32);
-        format!("{name} {}", class.told(f.self_insns))
+        format!("{name} {}", class.cost_text(f.self_insns))
     })
 }
 
-/// A line for each class, with a layer that was asked for.
+/// A line for each class, with the selected layer.
 pub(crate) fn summary_table<'r>(
     classes: &'r [ClassView<'r>],
     layer: Option<&'r str>,
 ) -> Table<'r, &'r ClassView<'r>> {
-    type Row<'r> = &'r ClassView<'r>;
+    type SummaryRow<'r> = &'r ClassView<'r>;
     let several = several_arms(classes);
     let title = match several {
         true => "arm, class",
@@ -176,7 +176,7 @@ pub(crate) fn summary_table<'r>(
     };
     let unit = classes.first().map_or("cost", |c| &c.quantity.unit);
     let mut all = vec![
-        Column::text(title, move |class: &Row<'r>| {
+        Column::text(title, move |class: &SummaryRow<'r>| {
             let invalid = invalid(class);
             match several {
                 true => {
@@ -189,42 +189,47 @@ pub(crate) fn summary_table<'r>(
         .letters(NAME_LIMIT * 2)
         .people(0)
         .not_in_markdown(),
-        Column::text("class", |class: &Row<'r>| label(class)).letters(80).markdown_rank(0),
-        Column::text("by context", |class: &Row<'r>| split(class)).letters(200).markdown_rank(1),
-        Column::figure(printable(unit, WORD_LIMIT), |class: &Row<'r>| class.each(class.total))
-            .people(1)
-            .markdown_rank(5),
-        Column::figure("network", |class: &Row<'r>| {
+        Column::text("class", |class: &SummaryRow<'r>| label(class)).letters(80).markdown_rank(0),
+        Column::text("by context", |class: &SummaryRow<'r>| split(class))
+            .letters(200)
+            .markdown_rank(1),
+        Column::figure(printable(unit, WORD_LIMIT), |class: &SummaryRow<'r>| {
+            class.each(class.total)
+        })
+        .people(1)
+        .markdown_rank(5),
+        Column::figure("network", |class: &SummaryRow<'r>| {
             let network = class.layer_insns("network");
             let share = percent(network, class.total);
-            Value::Told(format!("{} ({share:.0}%)", class.told(network)), None)
+            Value::Told(format!("{} ({share:.0}%)", class.cost_text(network)), None)
         })
         .people(2)
         .not_in_markdown(),
-        Column::text("largest layer", |class: &Row<'r>| {
+        Column::text("largest layer", |class: &SummaryRow<'r>| {
             class.layers.first().map_or("-".into(), |(name, _)| name.clone())
         })
         .letters(WORD_LIMIT)
         .people(3)
         .not_in_markdown(),
-        Column::text("largest layer", |class: &Row<'r>| largest_layer(class)).markdown_rank(2),
-        Column::text("largest function", |class: &Row<'r>| largest_function(class))
+        Column::text("largest layer", |class: &SummaryRow<'r>| largest_layer(class))
+            .markdown_rank(2),
+        Column::text("largest function", |class: &SummaryRow<'r>| largest_function(class))
             .letters(NAME_LIMIT)
             .people(4)
             .not_in_markdown(),
-        Column::code("largest function", move |class: &Row<'r>| {
+        Column::code("largest function", move |class: &SummaryRow<'r>| {
             let top = class.functions_of(layer).next();
             top.map_or(Value::Missing, |f| Value::Name(class.name(f.function).into(), None))
         })
         .markdown_rank(3),
-        Column::figure("self", move |class: &Row<'r>| {
+        Column::figure("self", move |class: &SummaryRow<'r>| {
             let top = class.functions_of(layer).next();
             top.map_or(Value::Missing, |f| class.each(f.self_insns))
         })
         .markdown_rank(4),
     ];
     all.extend(layer.map(|layer| {
-        Column::figure(layer.to_string(), move |class: &Row<'r>| {
+        Column::figure(layer.to_string(), move |class: &SummaryRow<'r>| {
             Value::Told(cost(class.layer_insns(layer), class), None)
         })
         .letters(30)
@@ -252,7 +257,7 @@ pub(crate) fn sent(arm: &Arm) -> String {
             format!("{} over {}, {}", printable(&arm.name, 200), arm.family, arm.link)
         }
         (Proto::Work, _) => printable(&arm.name, 200),
-        // What other programs send, nobody made of one size.
+        // Other programs' packets have no common size.
         (_, Link::Any) => format!("{} over {}, as other programs sent it", arm.proto, arm.family),
         // Between two hosts, without a size of packets.
         (Proto::Tcp, _) if arm.size_bytes == 0 => {
@@ -271,7 +276,7 @@ pub(crate) fn sent(arm: &Arm) -> String {
     text
 }
 
-/// What is between sender and receiver.
+/// The link between sender and receiver.
 fn between(arm: &Arm) -> &'static str {
     match arm.forward {
         true => ", through a router",
@@ -280,7 +285,7 @@ fn between(arm: &Arm) -> &'static str {
     }
 }
 
-/// Whether the network around a command is worth a word: another one than that which is there for all, or a peer.
+/// Whether the network around a command is worth a word: one other than the default, or a peer.
 fn has_network(arm: &Arm) -> bool {
     let of_all = arm.link == Link::Veth && arm.family == Family::V4 && between(arm).is_empty();
     arm.link != Link::Any && (!of_all || arm.knobs.contains_key("peer"))

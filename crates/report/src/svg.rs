@@ -3,7 +3,7 @@
 //!
 //! Text stays text, lengths are points, the width is one or two columns of a
 //! paper's page. Colours are from the palette of Okabe and Ito, which the
-//! colour-blind can tell apart; what was published is hatched besides.
+//! colour-blind can distinguish; published bars are also hatched.
 
 use netplumb_model::experiment::{Experiment, Published};
 use netplumb_model::quantity::Calls;
@@ -18,7 +18,7 @@ use crate::number::{percent, printable};
 use crate::summary::label;
 use crate::trust::common::{arms_of, values_of_arms};
 
-/// Width of a panel, which is that of a column.
+/// Width of a panel: a column's.
 const PANEL_PT: f64 = 240.0;
 /// Between two columns.
 const GAP_PT: f64 = 24.0;
@@ -39,10 +39,10 @@ const REST: &str = "#999999";
 const INK: &str = "#000000";
 const FONT: &str = "Helvetica, Arial, 'Liberation Sans', sans-serif";
 
-/// Bars of a panel; what is below the share is summed.
+/// The most bars of a panel; the rest is summed.
 const MAX_BARS: usize = 12;
 const MIN_SHARE_PERCENT: f64 = 1.0;
-/// More than this is no figure.
+/// The most panels of a figure.
 const MAX_PANELS: usize = 24;
 
 /// One class.
@@ -65,8 +65,8 @@ enum Kind {
     Rest,
 }
 
-/// The figures. `layer` is whose functions they show; without one, and if none
-/// was published, they show layers.
+/// The figures, of the functions of `layer`; without one, and if none was
+/// published, of layers.
 pub fn render(
     recording: &Recording,
     classes: &[ClassView<'_>],
@@ -75,7 +75,7 @@ pub fn render(
 ) -> String {
     let own_layer = experiment.and_then(|e| e.layer.as_deref());
     let layer = layer.or(own_layer);
-    // What was published is of the experiment's layer, and of no other.
+    // Published figures are only of the experiment's layer.
     let published: &[Published] = match experiment {
         Some(experiment) if layer == own_layer => &experiment.published,
         _ => &[],
@@ -105,7 +105,7 @@ pub fn render(
     draw(&panels, &notes, &unit(recording))
 }
 
-/// Under which conditions, in a line.
+/// The conditions, in a line.
 fn source(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     let kernel = || {
         let shown = arms_of(recording, classes);
@@ -172,7 +172,7 @@ fn functions(class: &ClassView<'_>, layer: Option<&str>, published: Option<&Publ
     panel
 }
 
-/// The largest, the one that `with` numbers, and what is left over.
+/// The largest ones, the one with index `with`, and the rest.
 fn bars(shares: &[(String, u64)], whole: u64, with: Option<usize>) -> Vec<Bar> {
     let mut bars = Vec::new();
     let (mut left, mut rest) = (0, 0);
@@ -195,8 +195,8 @@ fn bars(shares: &[(String, u64)], whole: u64, with: Option<usize>) -> Vec<Bar> {
     bars
 }
 
-/// Bars with the published one below that of the same function, or of its
-/// successor; last, if there is neither.
+/// Bars, each published one below its function's, or its successor's; last, if
+/// there is neither.
 fn bars_beside(shares: &[(String, u64)], whole: u64, published: &Published) -> Vec<Bar> {
     let of = |is: fn(&str, &str) -> bool| {
         let mut shares = shares.iter();
@@ -340,7 +340,7 @@ fn bar(kind: Kind, x: f64, y: f64, length: f64) -> Rectangle {
 }
 
 fn text(words: String, x: f64, y: f64) -> TextElement {
-    // XML has no place for these, escaped or not.
+    // XML does not allow these, escaped or not.
     let words = words.replace(['\u{fffe}', '\u{ffff}'], "?");
     TextElement::new(words).set("x", rounded(x)).set("y", rounded(y))
 }
@@ -350,7 +350,7 @@ fn rounded(pt: f64) -> f64 {
     (pt * 100.0).round() / 100.0
 }
 
-/// Cut to a width, as near as can be told without the font.
+/// Cut to a width, estimated without the font.
 fn fit(words: &str, size_pt: f64, width: f64) -> String {
     if width_pt(words, size_pt) <= width {
         return words.to_string();
@@ -372,7 +372,7 @@ fn width_pt(words: &str, size_pt: f64) -> f64 {
     words.chars().map(letter_em).sum::<f64>() * size_pt
 }
 
-/// The width of Helvetica's letters, roughly and rather too much.
+/// The approximate width of Helvetica's letters, rounded up.
 fn letter_em(c: char) -> f64 {
     match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | 't' | 'f' | 'I' => 0.32,

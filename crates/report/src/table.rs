@@ -1,10 +1,13 @@
 //! Tables: rows, and columns that are declared once.
 //!
-//! A [`Column`] has what every backend needs: what it is called by programs and by people,
-//! what it means, what stands in it of a row, and which backends show it. The terminal,
-//! CSV, JSON, Markdown and the page are backends, and know nothing of what a table is
-//! about. Names in a table are of whoever made the recording: each backend makes them
-//! harmless in its own way, and nothing else has to.
+//! A [`Column`] has everything that a backend needs: its names for programs and for people,
+//! its meaning, its cell of a row, and the backends that show it. The terminal, CSV, JSON,
+//! Markdown and the page are backends, and independent of a table's subject. Names in a
+//! table are up to the recording's author: each backend makes them harmless in its own way,
+//! and nothing else has to.
+//!
+//! Columns are declared in `functions.rs`, `sampled.rs`, `summary.rs`, `times/table.rs`, `times/beside.rs`,
+//! `rates/columns.rs` and `diff/table/`; the backends are in `table/`.
 
 mod csv;
 mod json;
@@ -21,12 +24,12 @@ pub(crate) use terminal::{Room, bar};
 use crate::number::{per_packet, thousands};
 use crate::times::{ns, rounded};
 
-/// What stands in a cell.
+/// The content of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
-    /// Nothing: it was not measured, or there is no such thing. JSON has `null`.
+    /// Not measured, or not applicable. JSON has `null`.
     Missing,
-    /// Nothing, and JSON has no such key.
+    /// Not applicable, and JSON leaves the key out.
     Absent,
     /// Words.
     Text(String),
@@ -36,7 +39,7 @@ pub(crate) enum Value {
     Sum(&'static str),
     /// Yes or no.
     Flag(bool),
-    /// How many.
+    /// A number of things.
     Count(u64),
     /// A figure without a unit of its own.
     Number(f64),
@@ -46,11 +49,11 @@ pub(crate) enum Value {
     NsRange(f64, f64),
     /// A sum, and the number of packets that it is divided by.
     Each(u64, u64),
-    /// A part of a whole, of 1.
+    /// A part of a whole, from 0 to 1.
     Share(f64),
     /// A figure with the text that people see.
     Told(String, Option<f64>),
-    /// A part of a whole, of 1, drawn. Only on a terminal.
+    /// A part of a whole, from 0 to 1, drawn. Only on a terminal.
     Bar(f64, Shade),
     /// Several. Only in JSON.
     List(Vec<Value>),
@@ -62,12 +65,12 @@ pub(crate) enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shade {
     Full,
-    /// Of what waits.
+    /// For waiting.
     Light,
 }
 
 impl Value {
-    /// Words that there may not be.
+    /// Words, if there are any.
     pub(crate) fn words(text: Option<&str>) -> Value {
         text.map_or(Value::Missing, |text| Value::Text(text.into()))
     }
@@ -79,8 +82,8 @@ impl Value {
         Value::Object(all.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 
-    /// As people read it, where it is no words of a recording's.
-    pub(crate) fn told(&self) -> String {
+    /// The text for people, unless it is words from a recording.
+    pub(crate) fn cell_text(&self) -> String {
         match self {
             Value::Missing | Value::Absent => "-".into(),
             Value::Text(text) | Value::Name(text, _) | Value::Told(text, _) => text.clone(),
@@ -112,7 +115,7 @@ impl Value {
     }
 }
 
-/// What stands in a column: how it is aligned, and what the page shows it as.
+/// The kind of cells in a column: decides its alignment, and its form on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Names: code.
@@ -121,22 +124,22 @@ enum Kind {
     Text,
     /// Figures.
     Figure,
-    /// What is drawn.
+    /// Drawn by the page, such as a bar.
     Drawn,
 }
 
-/// What the page shows in a column.
+/// How the page fills a column.
 enum Page {
-    /// What stands in the cells of rows.
+    /// From the cells of rows.
     Cell(Cow<'static, str>),
-    /// What the page draws by itself: from the part of a tree that is shown, or a picture.
+    /// Drawn by the page itself: from the shown part of a tree, or a picture.
     Own(Cow<'static, str>),
 }
 
 /// Letters of words in a cell, unless a column has its own.
 const TEXT_LETTERS: usize = 60;
 
-/// A column: declared once, and all that there is to say of it.
+/// A column, declared once for all backends.
 pub(crate) struct Column<'t, R> {
     kind: Kind,
     title: Cow<'static, str>,
@@ -145,11 +148,11 @@ pub(crate) struct Column<'t, R> {
     csv: Option<Cow<'static, str>>,
     json: Option<Cow<'static, str>>,
     page: Option<Page>,
-    /// Terminals that are as wide have room for it.
+    /// The least width of a terminal that shows it; none for no terminal.
     terminal: Option<usize>,
-    /// Its place in Markdown: the smaller, the more to the left.
+    /// Its place in Markdown, from left to right by size.
     markdown: Option<u8>,
-    /// The same on terminals and the page.
+    /// Its place on terminals and the page.
     rank: u8,
     digits: Option<usize>,
     letters: usize,
@@ -175,7 +178,7 @@ impl<'t, R> Column<'t, R> {
         }
     }
 
-    /// Of names, which are code.
+    /// A column of names, shown as code.
     pub(crate) fn code(
         title: impl Into<Cow<'static, str>>,
         value: impl Fn(&R) -> Value + 't,
@@ -183,7 +186,7 @@ impl<'t, R> Column<'t, R> {
         Column::new(Kind::Code, title.into(), Box::new(value))
     }
 
-    /// Of words.
+    /// A column of words.
     pub(crate) fn text(
         title: impl Into<Cow<'static, str>>,
         value: impl Fn(&R) -> String + 't,
@@ -192,7 +195,7 @@ impl<'t, R> Column<'t, R> {
         Column::new(Kind::Text, title.into(), Box::new(value))
     }
 
-    /// Of figures.
+    /// A column of figures.
     pub(crate) fn figure(
         title: impl Into<Cow<'static, str>>,
         value: impl Fn(&R) -> Value + 't,
@@ -205,7 +208,7 @@ impl<'t, R> Column<'t, R> {
         Column::new(Kind::Figure, "".into(), Box::new(value))
     }
 
-    /// Of bars.
+    /// A column of bars.
     pub(crate) fn bars(value: impl Fn(&R) -> Value + 't) -> Self {
         let mut column = Column::new(Kind::Drawn, "".into(), Box::new(value));
         column.terminal = Some(0);
@@ -213,7 +216,7 @@ impl<'t, R> Column<'t, R> {
         column
     }
 
-    /// What people call it, where they see it.
+    /// Its heading for people, if it has another one.
     pub(crate) fn title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
         self.title = title.into();
         self
@@ -225,37 +228,37 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// What it means, in a line.
+    /// Its meaning, in a line.
     pub(crate) fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// Its unit.
+    /// The unit of its figures, shown in its heading.
     pub(crate) fn unit(mut self, unit: impl Into<Cow<'static, str>>) -> Self {
         self.unit = unit.into();
         self
     }
 
-    /// What CSV and JSON call it.
+    /// Its name in CSV and JSON.
     pub(crate) fn key(self, key: impl Into<Cow<'static, str>>) -> Self {
         let key = key.into();
         self.csv(key.clone()).json(key)
     }
 
-    /// What CSV calls it.
+    /// Its name in CSV.
     pub(crate) fn csv(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         self.csv = Some(key.into());
         self
     }
 
-    /// What JSON calls it.
+    /// Its name in JSON.
     pub(crate) fn json(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         self.json = Some(key.into());
         self
     }
 
-    /// What the page's data call it.
+    /// Its name in the page's data.
     pub(crate) fn page(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         self.page = Some(Page::Cell(key.into()));
         self
@@ -267,7 +270,7 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// The same, of a column that has a key of the page's.
+    /// The same, for a column that already has a name on the page.
     pub(crate) fn drawn_by_page(mut self) -> Self {
         self.page = self.page.map(|page| match page {
             Page::Cell(key) | Page::Own(key) => Page::Own(key),
@@ -275,7 +278,7 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// Not on the page, unless it is one of these there.
+    /// Take it off the page, unless it is one of these there.
     pub(crate) fn page_only(mut self, keys: &[&str]) -> Self {
         self.page = self.page.filter(|page| match page {
             Page::Cell(key) | Page::Own(key) => keys.contains(&&**key),
@@ -291,19 +294,19 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// Its place among those that people see, where it is on the page alone.
+    /// Its place among columns for people, if it is only on the page.
     pub(crate) fn rank(mut self, rank: u8) -> Self {
         self.rank = rank;
         self
     }
 
-    /// On terminals of so many columns and more.
+    /// On terminals at least this wide.
     pub(crate) fn from(mut self, columns: usize) -> Self {
         self.terminal = Some(columns);
         self
     }
 
-    /// In Markdown, elsewhere than on terminals.
+    /// A place in Markdown that differs from the one on terminals.
     pub(crate) fn markdown_rank(mut self, rank: u8) -> Self {
         self.markdown = Some(rank);
         self
@@ -315,7 +318,7 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// Decimals in CSV; as many as there are, where none are named.
+    /// Decimals in CSV; by default as many as there are.
     pub(crate) fn digits(mut self, digits: usize) -> Self {
         self.digits = Some(digits);
         self
@@ -358,7 +361,7 @@ impl<'t, R> Table<'t, R> {
         self
     }
 
-    /// The columns that are somewhere, from left to right by their places there.
+    /// The columns with a place in an output, from left to right.
     fn placed(&self, place: impl Fn(&Column<'t, R>) -> Option<u8>) -> Vec<&Column<'t, R>> {
         let columns = self.columns.iter();
         let mut columns: Vec<_> = columns.filter_map(|c| Some((place(c)?, c))).collect();

@@ -20,7 +20,7 @@ const NAME_LIMIT: usize = 60;
 /// Likewise the names of modules and layers, which are a word.
 const WORD_LIMIT: usize = 16;
 
-/// Everything about some classes: tables, and what to think of them.
+/// Everything about some classes: tables, and notes on them.
 pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> String {
     let mut out = String::new();
     out.push_str(&heading(recording, classes));
@@ -56,7 +56,7 @@ fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     out
 }
 
-/// What each thread of a command cost, with all that it called.
+/// The inclusive cost of each thread of a command.
 fn threads(class: &ClassView<'_>, view: &View) -> String {
     const THREADS: usize = 12;
     let mut threads: Vec<_> = class
@@ -80,14 +80,14 @@ fn threads(class: &ClassView<'_>, view: &View) -> String {
         .people(2),
     ];
     let shown = threads.iter().copied().take(THREADS);
-    let mut out = Table::new(columns, shown).terminal(Room::of(view.columns, NAME_LIMIT));
+    let mut out = Table::new(columns, shown).terminal(Room::new(view.columns, NAME_LIMIT));
     if threads.len() > THREADS {
         out.push_str(&format!("  and {} more threads\n", threads.len() - THREADS));
     }
     out
 }
 
-/// The functions with the largest cost in what they call.
+/// The functions with the largest cost in their callees.
 fn callers(class: &ClassView<'_>, view: &View) -> String {
     const CALLERS: usize = 12;
     let mut callers: Vec<_> = class
@@ -116,11 +116,11 @@ fn callers(class: &ClassView<'_>, view: &View) -> String {
         top => top.min(CALLERS),
     };
     let shown = callers.iter().copied().take(top);
-    Table::new(columns, shown).terminal(Room::of(view.columns, NAME_LIMIT))
+    Table::new(columns, shown).terminal(Room::new(view.columns, NAME_LIMIT))
 }
 
 fn class_section(class: &ClassView<'_>, view: &View) -> String {
-    let per_kib = class.told_per_kib(class.total);
+    let per_kib = class.cost_per_kib_text(class.total);
     let per_kib = per_kib.map_or_else(String::new, |each| format!(", {each} per KiB"));
     let heading = format!(
         "{}  {} per {}{per_kib} ({})",
@@ -133,8 +133,12 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     out.push('\n');
     if view.layer.is_none() {
         out.push_str(&layers::terminal(layers::rows(class), view.columns));
-        if let Some(network) = Network::of(class) {
-            out.push_str(&continued(&format!("   {}", network.told(class)), 5, view.columns));
+        if let Some(network) = Network::from_class(class) {
+            out.push_str(&continued(
+                &format!("   {}", network.shares_text(class)),
+                5,
+                view.columns,
+            ));
             out.push('\n');
         }
         out.push('\n');
@@ -155,7 +159,7 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
         out.push_str(&format!(
             "  {}: {} per {}, {:.1}% of the {}\n",
             printable(layer, WORD_LIMIT),
-            class.told(shown_total),
+            class.cost_text(shown_total),
             class.per.word(),
             percent(shown_total, class.total),
             whole_of(class)
@@ -168,7 +172,7 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     out
 }
 
-/// Where the mean over blocks is, of what varies.
+/// The interval of the mean over blocks, if costs vary.
 fn interval(class: &ClassView<'_>) -> String {
     let mean = class.mean(&class.by_block).filter(|_| !class.is_exact());
     match mean.and_then(|m| Some((m.low?, m.high?))) {
@@ -180,7 +184,7 @@ fn interval(class: &ClassView<'_>) -> String {
     }
 }
 
-/// What a class is the whole of.
+/// The name of a class's whole.
 fn whole_of(class: &ClassView<'_>) -> &'static str {
     match class.class.proto {
         _ if class.recording.root().is_some() => "subtree",
@@ -210,7 +214,7 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     let mut text = format!(
         "{}: {name} with {} of {} ({share:.1}% {of})",
         first_of(share),
-        class.told(top.self_insns),
+        class.cost_text(top.self_insns),
         class.with_unit(whole),
     );
     if layer.is_none()
@@ -219,7 +223,7 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
         text.push_str(&format!(
             "; the largest layer is {} with {} ({:.1}%)",
             printable(largest, WORD_LIMIT),
-            class.told(*insns),
+            class.cost_text(*insns),
             percent(*insns, class.total)
         ));
     }

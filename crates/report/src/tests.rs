@@ -1,4 +1,4 @@
-//! Every rendering of one small recording that has something of everything.
+//! Every rendering of one small recording that has every kind of data.
 
 mod columns;
 mod outputs;
@@ -15,13 +15,13 @@ use netplumb_testkit::golden;
 use crate::analysis::{ClassView, class, classes};
 use crate::terminal;
 use crate::text::wrapped;
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::view::View;
 use crate::{claims, figures, functions, json, tree, trust};
 use recording::{EXPERIMENT, LONG_LETTERS, small};
 
-/// Compare with testdata/`name`, which is spared the long name and what would
-/// move the reader's cursor.
+/// Compare with testdata/`name`, where the long name and characters that move
+/// the cursor are replaced.
 #[track_caller]
 fn check(name: &str, text: &str) {
     let text = text
@@ -67,7 +67,7 @@ fn terminal_60() {
     assert_tame(&text, 60);
 }
 
-/// Check that of one layer only its functions are shown, as shares of it.
+/// Check that a layer's view has only its functions, as shares of it.
 #[test]
 fn terminal_of_a_layer() {
     let recording = small();
@@ -77,7 +77,7 @@ fn terminal_of_a_layer() {
     assert_tame(&text, 100);
 }
 
-/// Check that a layer in which nothing is says so.
+/// Check the message for an empty layer.
 #[test]
 fn terminal_of_an_empty_layer() {
     let recording = small();
@@ -109,7 +109,7 @@ fn terminal_all() {
     assert!(text.contains("skb_free_head"), "{text}");
 }
 
-/// Check that trees keep their shape, mark jumps and say what they leave out.
+/// Check that trees keep their shape, mark jumps and mention omissions.
 #[test]
 fn trees() {
     let recording = small();
@@ -144,7 +144,7 @@ fn focus() {
     assert_tame(&text, 100);
 }
 
-/// Check that a glance at all classes tells arms of one protocol apart.
+/// Check that the summary of all classes distinguishes arms of one protocol.
 #[test]
 fn summary() {
     let recording = small();
@@ -157,7 +157,7 @@ fn summary() {
     check("summary.txt", &text);
 }
 
-/// Check that a paper's figures stand beside ours: its top function first, in
+/// Check that a paper's figures are beside ours: its top function first, in
 /// another place, in another layer, under a successor's name, gone; and a class
 /// that was not measured.
 #[test]
@@ -183,7 +183,7 @@ fn claims_are_judged() {
     let recording = small();
     let judged = claims::judge(&experiment(), &classes(&recording));
     for (n, one) in judged.iter().enumerate() {
-        // Each statement begins with the verdict that it is to get.
+        // Each statement begins with its expected verdict.
         assert!(one.says.starts_with(one.verdict.as_str()), "claim {n}: {one:?}");
     }
     let text = claims::render(&judged, 100);
@@ -196,7 +196,7 @@ fn claims_are_judged() {
 fn csv_rows() {
     let recording = small();
     let views = classes(&recording);
-    let text = functions::csv(&views, None, &Together::default());
+    let text = functions::csv(&views, None, &CrossQuantity::default());
     check("functions.csv", &text);
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let functions: Vec<String> = reader.records().map(|row| row.unwrap()[3].to_string()).collect();
@@ -204,15 +204,22 @@ fn csv_rows() {
     assert_eq!(functions.len(), shown);
     assert!(functions.contains(&crate::printable(recording::CONTROL, 80)));
     assert!(functions.contains(&recording::HTML.to_string()));
-    check("functions-network.csv", &functions::csv(&views, Some("network"), &Together::default()));
+    check(
+        "functions-network.csv",
+        &functions::csv(&views, Some("network"), &CrossQuantity::default()),
+    );
 }
 
 /// Check that the JSON document parses, and keeps names as they are.
 #[test]
 fn json_document() {
     let recording = small();
-    let text =
-        json::render(&recording, &classes(&recording), Some(&experiment()), &Together::default());
+    let text = json::render(
+        &recording,
+        &classes(&recording),
+        Some(&experiment()),
+        &CrossQuantity::default(),
+    );
     check("document.json", &text);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["schema"], json::SCHEMA);
@@ -233,7 +240,7 @@ fn footer(recording: &Recording, views: &[ClassView<'_>]) -> String {
     crate::footer::terminal(&trust::footer(recording, views), 100)
 }
 
-/// Check that the footer tells of drops, a ledger that doesn't close, blocks
+/// Check that the footer reports drops, a ledger that doesn't close, blocks
 /// that differ or are missing, losses, and a run cut short.
 #[test]
 fn footers() {
@@ -243,7 +250,7 @@ fn footers() {
     assert_tame(&text, 100);
 }
 
-/// Check that a run without fault says so, and that it says what is not known.
+/// Check that a run without fault is reported as such, with unknown facts.
 #[test]
 fn footer_of_a_clean_run() {
     let mut recording = small();
@@ -257,8 +264,8 @@ fn footer_of_a_clean_run() {
     check("footer-clean.txt", &text);
 }
 
-/// Check that work that was no packet's is shared by the packets of the arms
-/// that are shown, and not by others'.
+/// Check that work for no packet is shared by the packets of the shown arms
+/// only.
 #[test]
 fn what_is_apart_is_per_packet_of_its_arm() {
     let recording = small();
@@ -268,7 +275,7 @@ fn what_is_apart_is_per_packet_of_its_arm() {
     assert!(text.contains("per packet: other-task 5\n"), "{text}");
 }
 
-/// Check that the ledger is that of the arms that are shown, with their drops and no others'.
+/// Check that the ledger covers the arms that are shown, with their drops and no others'.
 #[test]
 fn the_ledger_is_of_what_is_shown() {
     let mut recording = small();
@@ -294,7 +301,7 @@ fn the_ledger_is_of_what_is_shown() {
     }
 }
 
-/// Check that quick runs, several kernels and mitigations by arm are told.
+/// Check that quick runs, several kernels and mitigations by arm are reported.
 #[test]
 fn footer_of_arms_that_differ() {
     let mut recording = small();
@@ -310,8 +317,8 @@ fn footer_of_arms_that_differ() {
     assert!(text.contains("mitigations off and on, by arm"), "{text}");
 }
 
-/// Check that every rendering copes with a recording that holds nothing, and
-/// with blocks in which nothing ran.
+/// Check that every rendering copes with an empty recording, and with blocks in
+/// which nothing ran.
 #[test]
 fn nothing_measured() {
     let mut bare = small();
@@ -323,9 +330,9 @@ fn nothing_measured() {
         crate::summary::summary(&views, 0);
         figures::render(&experiment(), &views);
         claims::render(&claims::judge(&experiment(), &views), 0);
-        assert_eq!(functions::csv(&views, None, &Together::default()).lines().count(), 1);
+        assert_eq!(functions::csv(&views, None, &CrossQuantity::default()).lines().count(), 1);
         assert!(
-            json::render(&recording, &views, None, &Together::default())
+            json::render(&recording, &views, None, &CrossQuantity::default())
                 .contains("\"classes\": []")
         );
         for arm in 0..recording.arms.len() {
@@ -340,7 +347,7 @@ fn nothing_measured() {
     }
 }
 
-/// Check that what a recording from elsewhere calls its layers, arms and claims
+/// Check that names of layers, arms and claims in a recording from elsewhere
 /// can't move the cursor either.
 #[test]
 fn hostile_words_are_tamed_everywhere() {
@@ -406,7 +413,7 @@ fn hostile_words_are_tamed_everywhere() {
     assert_tame(&text, 400);
 }
 
-/// Check that the function that costs most is a bottleneck with a quarter of the path, and with
+/// Check that the most expensive function is a bottleneck with a quarter of the path, and with
 /// less the largest of many.
 #[test]
 fn a_small_share_is_no_bottleneck() {
@@ -469,8 +476,8 @@ fn inclusive_is_the_subtree() {
     }
 }
 
-/// Check that no function costs more than all, recursion or not, and that one
-/// that is only ever a root costs its subtree.
+/// Check that no function costs more than the total, recursion or not, and that
+/// one that is only ever a root costs its subtree.
 #[test]
 fn recursion_counts_once() {
     let recording = small();
@@ -511,7 +518,7 @@ fn calls_in_are_calls_out() {
         let all: u64 = class.functions.iter().map(|f| f.calls).sum();
         assert_eq!(called + roots, all);
     }
-    let text = json::render(&recording, &classes(&recording), None, &Together::default());
+    let text = json::render(&recording, &classes(&recording), None, &CrossQuantity::default());
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     for class in document["classes"].as_array().unwrap() {
         for f in class["functions"].as_array().unwrap() {
@@ -530,8 +537,8 @@ fn calls_in_are_calls_out() {
     }
 }
 
-/// Check that the classes of an arm and what was no packet's make up all that
-/// its blocks counted.
+/// Check that the classes of an arm and work for no packet add up to the counts
+/// of its blocks.
 #[test]
 fn classes_and_other_are_the_blocks() {
     let recording = small();

@@ -1,4 +1,4 @@
-//! Text as terminals and Markdown want it: lines that are continued, names that are escaped.
+//! Text for terminals and Markdown: continued lines, escaped names.
 
 use crate::number::printable;
 
@@ -31,7 +31,7 @@ pub(crate) fn continued(line: &str, indent: usize, columns: usize) -> String {
     out
 }
 
-/// Text that Markdown is to leave alone, on one line.
+/// Text escaped for Markdown, on one line.
 pub(crate) fn prose(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut out = String::new();
@@ -41,7 +41,7 @@ pub(crate) fn prose(text: &str, limit: usize) -> String {
                 out.push('\\');
                 out.push(c);
             }
-            // GitHub would send mail to whoever is called that.
+            // GitHub would notify the user of that name.
             '@' => out.push_str("@\u{200b}"),
             c => out.push(c),
         }

@@ -1,4 +1,4 @@
-//! Samples by the threads that they were taken in, and over time.
+//! Samples by thread, and over time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::samples::{Sample, Thread, ThreadId};
 
 use crate::analysis::quantity;
-use crate::html::Places;
+use crate::html::places::Places;
 use crate::number::{counted, printable, thousands};
 use crate::page::{PageProcess, PageThreadLine, PageThreadPart, PageThreadWork, PageThreads};
 #[cfg(test)]
@@ -31,13 +31,13 @@ const PIECES: usize = 120;
 
 /// A thread of an arm.
 #[derive(Debug, Clone, PartialEq)]
-struct Row<'a> {
+struct ThreadRow<'a> {
     arm: &'a str,
     thread: &'a Thread,
     id: (u32, ThreadId),
     samples: u64,
     cost: u64,
-    /// Of its arm's.
+    /// Its share of its arm's cost.
     share: f64,
     /// CPUs that it was found on.
     cpus: usize,
@@ -50,11 +50,11 @@ struct Row<'a> {
 pub struct Threads<'a> {
     recording: &'a Recording,
     unit: String,
-    rows: Vec<Row<'a>>,
+    rows: Vec<ThreadRow<'a>>,
     arms: Vec<String>,
 }
 
-/// What is summed up of a thread.
+/// The sums of a thread.
 #[derive(Default)]
 struct Sums {
     samples: u64,
@@ -64,9 +64,9 @@ struct Sums {
 }
 
 impl<'a> Threads<'a> {
-    /// Of some arms or, if none is named, all; the largest first. Idling is no work, and left out. None
-    /// where no single samples were kept.
-    pub fn of(recording: &'a Recording, arms: &[String]) -> Option<Threads<'a>> {
+    /// The threads of some arms or, if none is named, all; the largest first, without idling. None where no
+    /// single samples were kept.
+    pub fn from_recording(recording: &'a Recording, arms: &[String]) -> Option<Threads<'a>> {
         let mut sums: HashMap<(u32, ThreadId), Sums> = HashMap::new();
         for (arm, sample) in shown(recording, arms) {
             let sum = sums.entry((arm, sample.thread)).or_default();
@@ -83,11 +83,11 @@ impl<'a> Threads<'a> {
         for ((arm, _), sum) in &sums {
             *whole.entry(*arm).or_default() += sum.cost;
         }
-        let row = |(id, sum): ((u32, ThreadId), Sums)| -> Option<Row<'a>> {
+        let row = |(id, sum): ((u32, ThreadId), Sums)| -> Option<ThreadRow<'a>> {
             let functions = sum.functions.iter();
             let most = functions.max_by_key(|(id, cost)| (**cost, std::cmp::Reverse(**id)))?;
             let part = |cost: u64, of: u64| cost as f64 / of.max(1) as f64;
-            Some(Row {
+            Some(ThreadRow {
                 arm: &recording.arms[id.0 as usize].name,
                 thread: recording.threads.get(id.1 as usize)?,
                 id,
@@ -98,7 +98,7 @@ impl<'a> Threads<'a> {
                 most: (&recording.functions[*most.0 as usize].name, part(*most.1, sum.cost)),
             })
         };
-        let mut rows: Vec<Row<'a>> = sums.into_iter().filter_map(row).collect();
+        let mut rows: Vec<ThreadRow<'a>> = sums.into_iter().filter_map(row).collect();
         rows.sort_by_key(|row| (row.id.0, std::cmp::Reverse(row.cost), row.id.1));
         (!rows.is_empty()).then(|| Threads {
             recording,
@@ -109,7 +109,7 @@ impl<'a> Threads<'a> {
     }
 
     /// The first threads, or with 0 all.
-    fn table(&self, top: usize) -> Table<'_, Row<'a>> {
+    fn table(&self, top: usize) -> Table<'_, ThreadRow<'a>> {
         let top = if top == 0 { self.rows.len() } else { top };
         let several = self.rows.iter().any(|row| row.arm != self.rows[0].arm);
         let rows = self.rows.iter().take(top).cloned();
@@ -132,7 +132,7 @@ impl<'a> Threads<'a> {
     pub fn terminal(&self, top: usize, width: usize) -> String {
         let mut out = format!("{}\n", self.heading());
         let table = self.table(top);
-        out.push_str(&table.terminal(Room::of(width, NAME_LETTERS)));
+        out.push_str(&table.terminal(Room::new(width, NAME_LETTERS)));
         let left = self.rows.len().saturating_sub(if top == 0 { usize::MAX } else { top });
         if left > 0 {
             let cost: f64 = self.rows.iter().skip(top).map(|row| row.share).sum();
@@ -165,7 +165,7 @@ impl<'a> Threads<'a> {
         let end_ns = end_ns.max().unwrap_or_default().saturating_add(1);
         let piece_ns = end_ns.div_ceil(PIECES as u64).max(1);
         let pieces = end_ns.div_ceil(piece_ns) as usize;
-        let mut largest: Vec<&Row<'_>> = self.rows.iter().collect();
+        let mut largest: Vec<&ThreadRow<'_>> = self.rows.iter().collect();
         largest.sort_by_key(|row| std::cmp::Reverse(row.cost));
         let lines: HashMap<(u32, ThreadId), usize> =
             (largest.iter().take(LINES)).enumerate().map(|(line, row)| (row.id, line)).collect();
@@ -200,8 +200,8 @@ impl<'a> Threads<'a> {
 
     /// The largest processes, each with all of its threads; as many as there is room for.
     fn processes(&self, places: &Places) -> Vec<PageProcess> {
-        type Parts = BTreeMap<(usize, usize), BTreeMap<usize, (u64, u64)>>;
-        let mut threads: HashMap<ThreadId, Parts> = HashMap::new();
+        type CostsByPart = BTreeMap<(usize, usize), BTreeMap<usize, (u64, u64)>>;
+        let mut threads: HashMap<ThreadId, CostsByPart> = HashMap::new();
         for (arm, sample) in shown(self.recording, &self.arms) {
             let place = places.of_node(arm as usize, sample.direction, sample.context, sample.node);
             if let Some((class, context, row)) = place {
@@ -212,7 +212,7 @@ impl<'a> Threads<'a> {
                 *cost = cost.saturating_add(sample.weight);
             }
         }
-        let mut processes: HashMap<u32, (u64, Vec<&Row<'_>>)> = HashMap::new();
+        let mut processes: HashMap<u32, (u64, Vec<&ThreadRow<'_>>)> = HashMap::new();
         for row in &self.rows {
             let (cost, rows) = processes.entry(row.thread.pid).or_default();
             *cost = cost.saturating_add(row.cost);
@@ -221,13 +221,13 @@ impl<'a> Threads<'a> {
                 rows.push(row);
             }
         }
-        let mut processes: Vec<(u32, (u64, Vec<&Row<'_>>))> = processes.into_iter().collect();
+        let mut processes: Vec<(u32, (u64, Vec<&ThreadRow<'_>>))> = processes.into_iter().collect();
         processes.sort_by_key(|(pid, (cost, _))| (std::cmp::Reverse(*cost), *pid));
         let mut room = ROWS;
         let mut out = Vec::new();
         for (pid, (_, mut rows)) in processes.into_iter().take(PROCESSES) {
             rows.sort_by_key(|row| (std::cmp::Reverse(row.cost), row.id.1));
-            let size = |row: &&Row<'_>| {
+            let size = |row: &&ThreadRow<'_>| {
                 threads.get(&row.id.1).map_or(0, |parts| parts.values().map(BTreeMap::len).sum())
             };
             let wanted: usize = rows.iter().map(size).sum();
@@ -237,7 +237,7 @@ impl<'a> Threads<'a> {
             room = left;
             let first = rows.iter().find(|row| row.thread.tid == pid);
             let name = first.or(rows.first()).map_or("", |row| &row.thread.name);
-            let work = |row: &Row<'_>| PageThreadWork {
+            let work = |row: &ThreadRow<'_>| PageThreadWork {
                 name: printable(&row.thread.name, 40),
                 tid: row.thread.tid,
                 parts: threads.remove(&row.id.1).into_iter().flatten().map(part).collect(),
@@ -252,8 +252,8 @@ impl<'a> Threads<'a> {
     }
 }
 
-/// The samples that are shown, with their arms: of some arms or, if none is named, all. Idling is no
-/// work, and left out.
+/// The shown samples with their arms: of some arms or, if none is named, all. Idling is left
+/// out.
 fn shown<'r>(
     recording: &'r Recording,
     arms: &'r [String],
@@ -283,12 +283,12 @@ fn part(((class, context), rows): ((usize, usize), BTreeMap<usize, (u64, u64)>))
 }
 
 /// The columns, each declared once.
-fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, Row<'a>>> {
+fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, ThreadRow<'a>>> {
     let is_ns = unit == "ns";
     let mut columns = Vec::new();
     if arms {
         columns.push(
-            Column::text("arm", |row: &Row<'a>| row.arm.into())
+            Column::text("arm", |row: &ThreadRow<'a>| row.arm.into())
                 .hint("one combination of settings")
                 .key("arm")
                 .people(0)
@@ -296,28 +296,28 @@ fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, Row<'a>>> {
         );
     }
     columns.extend([
-        Column::text("thread", |row: &Row<'a>| row.thread.name.clone())
+        Column::text("thread", |row: &ThreadRow<'a>| row.thread.name.clone())
             .hint("its name")
             .key("thread")
             .people(1)
             .page("thread"),
-        Column::figure("pid", |row: &Row<'a>| {
+        Column::figure("pid", |row: &ThreadRow<'a>| {
             Value::Told(row.thread.pid.to_string(), Some(row.thread.pid.into()))
         })
         .hint("its process; 0 is the idle task, whose interrupts are work")
         .people(2)
         .page("pid"),
-        Column::machine(|row: &Row<'a>| Value::Count(row.thread.pid.into())).key("pid"),
-        Column::figure("tid", |row: &Row<'a>| {
+        Column::machine(|row: &ThreadRow<'a>| Value::Count(row.thread.pid.into())).key("pid"),
+        Column::figure("tid", |row: &ThreadRow<'a>| {
             Value::Told(row.thread.tid.to_string(), Some(row.thread.tid.into()))
         })
         .hint("its own number")
         .people(3)
         .page("tid"),
-        Column::machine(|row: &Row<'a>| Value::Count(row.thread.tid.into())).key("tid"),
+        Column::machine(|row: &ThreadRow<'a>| Value::Count(row.thread.tid.into())).key("tid"),
         Column::figure(
             if is_ns { "time".to_string() } else { unit.to_string() },
-            move |row: &Row<'a>| match is_ns {
+            move |row: &ThreadRow<'a>| match is_ns {
                 true => Value::Told(ns(row.cost as f64), Some(row.cost as f64)),
                 false => Value::Told(rounded(row.cost as f64), Some(row.cost as f64)),
             },
@@ -326,30 +326,30 @@ fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, Row<'a>>> {
         .unit(unit.to_string())
         .people(4)
         .page("cost"),
-        Column::machine(|row: &Row<'a>| Value::Count(row.cost)).key("cost"),
-        Column::figure("share", |row: &Row<'a>| Value::Share(row.share))
+        Column::machine(|row: &ThreadRow<'a>| Value::Count(row.cost)).key("cost"),
+        Column::figure("share", |row: &ThreadRow<'a>| Value::Share(row.share))
             .hint("of all threads")
             .key("share")
             .digits(6)
             .people(5)
             .page("share"),
-        Column::figure("samples", |row: &Row<'a>| Value::Count(row.samples))
+        Column::figure("samples", |row: &ThreadRow<'a>| Value::Count(row.samples))
             .hint("how many samples found it running")
             .key("samples")
             .people(6)
             .page("samples"),
-        Column::figure("CPUs", |row: &Row<'a>| Value::Count(row.cpus as u64))
+        Column::figure("CPUs", |row: &ThreadRow<'a>| Value::Count(row.cpus as u64))
             .hint("how many CPUs it was found on")
             .key("cpus")
             .people(7)
             .page("cpus"),
-        Column::code("most in", |row: &Row<'a>| Value::Name(row.most.0.into(), None))
+        Column::code("most in", |row: &ThreadRow<'a>| Value::Name(row.most.0.into(), None))
             .hint("the function that it was found in most often")
             .key("function")
             .people(8)
             .from(WIDE)
             .page("function"),
-        Column::figure("", |row: &Row<'a>| Value::Share(row.most.1))
+        Column::figure("", |row: &ThreadRow<'a>| Value::Share(row.most.1))
             .hint("that function's share of the thread")
             .key("function_share")
             .digits(6)
@@ -375,7 +375,7 @@ mod tests {
     use netplumb_model::timing::CPU_TIME;
 
     use super::*;
-    use crate::together::Together;
+    use crate::together::CrossQuantity;
 
     fn recording(threads: u32) -> Recording {
         let mut recording = Recording::default();
@@ -433,14 +433,13 @@ mod tests {
         recording
     }
 
-    /// Check that threads have all samples but those of idle CPUs, in each output the same, with the
-    /// function that was found most often; and that over time nothing is lost, however many threads there
-    /// are.
+    /// Check that threads have all samples except idle CPUs', the same in each output, with the most
+    /// frequent function; and that over time nothing is lost, however many threads there are.
     #[test]
     fn every_sample_has_a_thread() {
         for count in [3, 200] {
             let recording = recording(count);
-            let threads = Threads::of(&recording, &[]).unwrap();
+            let threads = Threads::from_recording(&recording, &[]).unwrap();
             let samples: u64 = threads.rows.iter().map(|row| row.samples).sum();
             assert_eq!(samples, 900);
             let shares: f64 = threads.rows.iter().map(|row| row.share).sum();
@@ -456,24 +455,24 @@ mod tests {
             let mut markdown = String::new();
             threads.markdown(2, &mut markdown);
             assert!(markdown.contains("| `memcpy`"), "{markdown}");
-            let page = threads.page(&crate::html::Places::default());
+            let page = threads.page(&crate::html::places::Places::default());
             let all = page.lines.iter().flat_map(|line| &line.costs);
             assert_eq!(all.sum::<u64>(), 90_000);
             assert!(page.lines.len() <= LINES + 1);
             assert!(page.lines.iter().all(|line| line.costs.len() <= PIECES));
-            assert!(Threads::of(&recording, &["other".into()]).is_none());
+            assert!(Threads::from_recording(&recording, &["other".into()]).is_none());
         }
-        assert!(Threads::of(&Recording::default(), &[]).is_none());
+        assert!(Threads::from_recording(&Recording::default(), &[]).is_none());
     }
 
-    /// Check that what the page can show alone, thread by thread, comes to its trees: all of it where all
-    /// processes are named, and of each row no more than there is.
+    /// Check that the parts of single threads add up to the page's trees if all processes are named, and
+    /// never exceed a row.
     #[test]
     fn processes_are_parts_of_trees() {
         for count in [3, 200] {
             let recording = recording(count);
             let views = crate::analysis::classes(&recording);
-            let together = Together::default();
+            let together = CrossQuantity::default();
             let page = crate::html::report_page(&recording, &views, None, &together);
             let tree = &page.classes[0].contexts[0];
             let processes = page.threads.unwrap().processes;

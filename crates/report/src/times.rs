@@ -1,6 +1,6 @@
 //! Recordings of times: functions and stages in nanoseconds, raw and corrected.
 //!
-//! `analysis` makes of a recording what the renderings beside it show.
+//! `analysis` computes the figures that the renderings beside it show.
 
 pub mod analysis;
 mod beside;
@@ -26,7 +26,7 @@ pub use analysis::{Per, Stage, TimedClass, TimedFunction, TimedGroup, classes};
 pub(crate) use number::{ns, ns_range, rounded};
 pub use table::csv;
 
-/// What measured it: the first instrument of several.
+/// The instrument of a recording; the first of several.
 pub(crate) fn instrument(recording: &Recording) -> Option<&str> {
     recording.instruments().first().copied()
 }

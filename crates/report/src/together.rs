@@ -1,5 +1,5 @@
-//! What is made of several quantities of a recording together, whichever of them is shown: to be
-//! found before a part is chosen, and shown with it.
+//! Results across several quantities of a recording, whichever of them is shown: computed before a
+//! part is chosen, and shown with it.
 
 use std::collections::BTreeMap;
 
@@ -8,53 +8,53 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 
 use crate::analysis::ClassView;
-use crate::events;
-use crate::sampled::{self, Beside, Shares};
+use crate::events::exact::beside;
+use crate::sampled::{self, ArmSamples, Shares};
 use crate::shares::{self, SharesOf};
 use crate::threads::Threads;
 
 /// The name of a function, and its module.
 pub(crate) type Key<'a> = (&'a str, Option<&'a str>);
 
-/// What several quantities say together.
+/// Results across several quantities.
 #[derive(Debug, Default)]
-pub struct Together<'a> {
+pub struct CrossQuantity<'a> {
     recording: Option<&'a Recording>,
-    /// The arms that are asked for.
+    /// The names of the selected arms; all if empty.
     arms: Vec<String>,
-    /// Samples of guests, beside what they executed.
-    pub sampled: Vec<Beside<'a>>,
+    /// Samples of guests, compared to their executed instructions.
+    pub sampled: Vec<ArmSamples<'a>>,
     /// The shares that the experiment asks for.
     pub shares: Vec<SharesOf>,
-    /// Beside counts of events, what `exact` counted: a line for each arm.
+    /// Counts of `exact` beside counts of events: a line for each arm.
     pub exact: Vec<String>,
 }
 
-impl<'a> Together<'a> {
-    /// Of all of a recording: of some directions and arms or, where none are named, all.
-    pub fn of(
+impl<'a> CrossQuantity<'a> {
+    /// From a whole recording, for some directions and arms or, where none are named, all.
+    pub fn from_recording(
         recording: &'a Recording,
         experiment: Option<&Experiment>,
         directions: &[Direction],
         arms: &[String],
-    ) -> Together<'a> {
+    ) -> CrossQuantity<'a> {
         let shares = experiment.map(|e| shares::all(recording, e, directions, arms));
-        Together {
+        CrossQuantity {
             recording: Some(recording),
             arms: arms.to_vec(),
             sampled: sampled::beside(recording, directions, arms),
             shares: shares.unwrap_or_default(),
-            exact: events::beside(recording),
+            exact: beside(recording),
         }
     }
 
-    /// The threads of a part of the recording, of the arms that are asked for.
+    /// The threads of a part of the recording, in the selected arms.
     pub fn threads<'p>(&self, part: &'p Recording) -> Option<Threads<'p>> {
-        Threads::of(part, &self.arms)
+        Threads::from_recording(part, &self.arms)
     }
 
-    /// Samples of one class beside what it executed, by the names and modules of functions; none
-    /// where no guest was sampled.
+    /// Samples of one class compared to its executed instructions, by the names and modules of functions;
+    /// empty where no guest was sampled.
     pub(crate) fn of_class(&self, class: &ClassView<'_>) -> BTreeMap<Key<'a>, Shares> {
         let arm = [class.arm().name.clone()];
         let found = self

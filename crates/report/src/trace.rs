@@ -1,5 +1,5 @@
-//! Single calls: as trees on a terminal, as JSON, on the page; and in Perfetto's format, which
-//! packets have too.
+//! Single calls: as trees on a terminal, as JSON, on the page; and in Perfetto's format, as also
+//! for packets.
 
 pub(crate) mod json;
 pub(crate) mod page;
@@ -9,11 +9,12 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use netplumb_model::calls::{OfCalls, TIMED};
 use netplumb_model::class::Context;
 use netplumb_model::experiment::Experiment;
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::recording::{Block, Recording};
-use netplumb_model::trace::{Flags, OfCalls, Step, TIMED, Trace};
+use netplumb_model::trace::{Flags, Step, Trace};
 
 use crate::number::{counted, printable, thousands};
 use crate::table::{Column, Room, Table, Value};
@@ -22,7 +23,7 @@ use tree::Tree;
 
 /// Letters of a name in a heading.
 const NAME_LETTERS: usize = 100;
-/// Lines of a tree, unless that call alone is asked for.
+/// The most lines of a tree, unless its call was selected.
 const MOST_LINES: usize = 300;
 /// Rows of calls in a table.
 const MOST_ROWS: usize = 40;
@@ -32,16 +33,16 @@ pub fn is_of_calls(recording: &Recording) -> bool {
     OfCalls::in_recording(recording).is_some()
 }
 
-/// Which of the calls that were kept are shown as trees.
+/// The kept calls that are shown as trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
-    /// The first, and the one that took most.
+pub enum ShownCalls {
+    /// The first, and the most expensive one.
     Typical,
-    /// Those of these numbers, from 1; whole.
+    /// Calls by number, from 1; whole.
     Calls(Vec<u64>),
 }
 
-/// What there is about the calls of a block.
+/// The calls of a block.
 struct OfBlock<'r> {
     recording: &'r Recording,
     of: &'static OfCalls,
@@ -73,14 +74,14 @@ impl<'r> OfBlock<'r> {
 
     fn count(&self, quantity: &netplumb_model::quantity::Declared) -> u64 {
         let mut all = self.recording.scalars_of(quantity);
-        all.find(|s| s.of == Of::Block(self.number)).map_or(0, |s| s.value as u64)
+        all.find(|s| s.of == Subject::Block(self.number)).map_or(0, |s| s.value as u64)
     }
 
-    /// A figure of how calls are distributed.
+    /// A figure of the calls' distribution.
     fn cost(&self, label: &str) -> Option<u64> {
         let mut all = self.recording.scalars_of(&self.of.cost);
         let is = |s: &&netplumb_model::quantity::Scalar| {
-            s.of == Of::Block(self.number) && s.item.label.as_deref() == Some(label)
+            s.of == Subject::Block(self.number) && s.item.label.as_deref() == Some(label)
         };
         all.find(is).map(|s| s.value as u64)
     }
@@ -143,7 +144,7 @@ impl<'r> OfBlock<'r> {
     }
 }
 
-/// The function, as it was asked for.
+/// The traced function, as requested.
 pub(crate) fn function<'e>(
     experiment: Option<&'e Experiment>,
     recording: &'e Recording,
@@ -154,32 +155,6 @@ pub(crate) fn function<'e>(
         Some(recording.text_of_trace(step.name))
     };
     asked.or_else(first).unwrap_or("the function")
-}
-
-/// What is known of a step beside figures, in words; its figures have this unit.
-fn remarks(step: &Step, unit: &str) -> Vec<String> {
-    let mut all = Vec::new();
-    if step.flags.has(Flags::ASIDE) {
-        all.push(format!("came in between: {}", step.context));
-    }
-    if step.flags.has(Flags::TAIL) {
-        all.push("jump".into());
-    }
-    match step.switches {
-        0 => {}
-        1 => all.push("switched out once".into()),
-        times => all.push(format!("switched out {times} times")),
-    }
-    if step.switches > 0 && unit == TIMED.step.unit {
-        all.push(format!("{} {unit} elapsed", thousands(step.elapsed)));
-    }
-    if step.flags.has(Flags::OPEN) {
-        all.push("did not return".into());
-    }
-    if step.flags.has(Flags::CUT) {
-        all.push("more below".into());
-    }
-    all
 }
 
 /// Whose call it is: its thread, where that is known, and its context.
@@ -199,7 +174,7 @@ pub fn render(
     recording: &Recording,
     experiment: Option<&Experiment>,
     arms: &[String],
-    shown: &Shown,
+    shown: &ShownCalls,
     columns: usize,
 ) -> String {
     let function = printable(function(experiment, recording), NAME_LETTERS);
@@ -224,21 +199,21 @@ pub fn render(
             (total, std::cmp::Reverse(call.number))
         });
         let trees: Vec<&Trace> = match shown {
-            Shown::Typical => {
+            ShownCalls::Typical => {
                 let mut trees: Vec<&Trace> = of.calls.first().copied().into_iter().collect();
                 trees.extend(most.filter(|most| trees.iter().all(|t| t.number != most.number)));
                 trees
             }
-            Shown::Calls(numbers) => {
+            ShownCalls::Calls(numbers) => {
                 let asked = |call: &&Trace| numbers.contains(&(call.number + 1));
                 of.calls.iter().copied().filter(asked).collect()
             }
         };
         let limit = match shown {
-            Shown::Typical => MOST_LINES,
-            Shown::Calls(_) => usize::MAX,
+            ShownCalls::Typical => MOST_LINES,
+            ShownCalls::Calls(_) => usize::MAX,
         };
-        if of.calls.len() > 1 && *shown == Shown::Typical {
+        if of.calls.len() > 1 && *shown == ShownCalls::Typical {
             out.push('\n');
             out.push_str(&table(&of, columns));
         }
@@ -248,7 +223,7 @@ pub fn render(
                 thousands(call.number + 1),
                 whose(recording, call)
             ));
-            let tree = Tree::of(call);
+            let tree = Tree::from_trace(call);
             remarked = call.steps.iter().fold(remarked, |all, s| all.with(s.flags));
             out.push_str(&tree.render(recording, limit));
         }
@@ -286,7 +261,7 @@ fn table(of: &OfBlock<'_>, columns: usize) -> String {
     });
     let left = rows.len().saturating_sub(MOST_ROWS);
     rows.truncate(MOST_ROWS);
-    let mut out = Table::new(calls(recording), rows).terminal(Room::of(columns, NAME_LETTERS));
+    let mut out = Table::new(calls(recording), rows).terminal(Room::new(columns, NAME_LETTERS));
     if left > 0 {
         out.push_str(&format!("  ({} more)\n", thousands(left as u64)));
     }
@@ -306,13 +281,13 @@ pub(crate) fn calls(recording: &Recording) -> Vec<Column<'_, &Trace>> {
         true => (
             "ns",
             "its time, without interrupts, other tasks and what tracing costs",
-            "that of the function itself",
+            "the time of the function itself",
             "nanoseconds from its begin to its end, also of interrupts, other tasks and tracing",
         ),
         false => (
             "instructions",
-            "those of the call, with all that it called",
-            "those of the function itself",
+            "the call and its callees",
+            "the function without its callees",
             "instructions from its begin to its end, also of interrupts and other tasks",
         ),
     };

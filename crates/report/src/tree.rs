@@ -1,4 +1,4 @@
-//! The call graph as an indented tree, and what is around one function.
+//! The call graph as an indented tree, and the callers and callees of one function.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ const NAME_LETTERS: usize = 60;
 /// ...and beside the figures of a tree to this.
 const LINE_LETTERS: usize = 52;
 
-/// The tree of a class, without what is below `min_percent` of it. With a layer,
-/// only its functions, each under the nearest caller that is also in it. Nodes of
-/// one function under one parent are one line.
+/// The tree of a class, without nodes below `min_percent` of it. With a layer, only
+/// its functions, each under the nearest caller that is also in it. Nodes of one
+/// function under one parent are one line.
 pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> String {
     let calls = class.quantity.calls.title();
     let mut out = format!("    share  inclusive       self {calls:>8}  function\n");
@@ -37,7 +37,7 @@ pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> S
     out
 }
 
-/// Children by parent: looking for them anew at every node would be slow.
+/// Children by parent: searching for them at every node would be slow.
 fn below(class: &ClassView<'_>) -> BTreeMap<Option<NodeId>, Vec<NodeId>> {
     let mut children: BTreeMap<Option<NodeId>, Vec<NodeId>> = BTreeMap::new();
     for id in class.nodes.keys() {
@@ -55,7 +55,7 @@ struct TreeWriter<'a> {
 }
 
 /// Nodes that are one line.
-struct Line {
+struct TreeLine {
     function: FunctionId,
     nodes: Vec<NodeId>,
     tail: bool,
@@ -65,10 +65,10 @@ struct Line {
 }
 
 impl TreeWriter<'_> {
-    /// The lines that some nodes make: themselves or, where a layer hides them,
-    /// the nearest below.
-    fn shown(&self, nodes: &[NodeId]) -> Vec<Line> {
-        let mut lines: Vec<Line> = Vec::new();
+    /// The lines of some nodes: the nodes or, where a layer hides them, the nearest
+    /// ones below.
+    fn shown(&self, nodes: &[NodeId]) -> Vec<TreeLine> {
+        let mut lines: Vec<TreeLine> = Vec::new();
         let mut left: Vec<NodeId> = nodes.to_vec();
         while let Some(id) = left.pop() {
             let node = self.class.recording.nodes[id as usize];
@@ -80,7 +80,7 @@ impl TreeWriter<'_> {
             let line = match lines.iter_mut().find(|l| l.function == node.function) {
                 Some(line) => line,
                 None => {
-                    lines.push(Line {
+                    lines.push(TreeLine {
                         function: node.function,
                         nodes: Vec::new(),
                         tail: true,
@@ -98,13 +98,13 @@ impl TreeWriter<'_> {
             line.self_insns += view.self_insns;
             line.inclusive_insns += view.inclusive_insns;
         }
-        // On the way down to another class's work, and nothing in this one.
+        // Ancestors of another class's work, without cost in this one.
         lines.retain(|l| l.inclusive_insns > 0);
         lines.sort_by_key(|l| (std::cmp::Reverse(l.inclusive_insns), l.function));
         lines
     }
 
-    fn write(&mut self, line: &Line, depth: usize, out: &mut String) {
+    fn write(&mut self, line: &TreeLine, depth: usize, out: &mut String) {
         let class = self.class;
         if percent(line.inclusive_insns, class.total) < self.min_percent || depth > MAX_DEPTH {
             self.hidden += 1;
@@ -113,9 +113,9 @@ impl TreeWriter<'_> {
         out.push_str(&format!(
             " {:>7.2}% {:>10} {:>10} {:>8}  {}{}{}\n",
             percent(line.inclusive_insns, class.total),
-            class.told(line.inclusive_insns),
-            class.told(line.self_insns),
-            class.calls(line.calls).told(),
+            class.cost_text(line.inclusive_insns),
+            class.cost_text(line.self_insns),
+            class.calls(line.calls).cell_text(),
             "  ".repeat(depth.min(40)),
             printable(class.name(line.function), LINE_LETTERS),
             if line.tail { " (jump)" } else { "" }
@@ -135,16 +135,16 @@ impl TreeWriter<'_> {
 /// A function's callers and callees in a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Focus {
-    /// The function.
+    /// The function in the middle.
     pub function: FunctionId,
-    /// Who called it: calls, and its inclusive instructions on their behalf. None
-    /// where a context began with it.
+    /// Its callers: calls, and its inclusive instructions on their behalf. None where a
+    /// context began with it.
     pub callers: Vec<(Option<FunctionId>, u64, u64)>,
-    /// Whom it called: calls, and their inclusive instructions on its behalf.
+    /// Its callees: calls, and their inclusive instructions on its behalf.
     pub callees: Vec<(FunctionId, u64, u64)>,
 }
 
-/// What is around a function.
+/// The callers and callees of a function.
 pub fn focus(class: &ClassView<'_>, function: FunctionId) -> Focus {
     let mut callers: BTreeMap<Option<FunctionId>, (u64, u64)> = BTreeMap::new();
     let mut callees: BTreeMap<FunctionId, (u64, u64)> = BTreeMap::new();
@@ -218,8 +218,8 @@ pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize)
         Column::figure("inclusive", |e: &Edge| class.each(e.inclusive)).people(4),
     ];
     let table = Table::new(all, callers.chain([itself]).chain(callees));
-    let place = crate::lines::definition(class.recording, function);
+    let place = crate::source::definition(class.recording, function);
     let place = place.map_or_else(String::new, |place| format!("  defined at {place}"));
-    let table = table.terminal(Room::of(columns, NAME_LETTERS));
+    let table = table.terminal(Room::new(columns, NAME_LETTERS));
     format!("{}{place}\n{table}", label(class))
 }

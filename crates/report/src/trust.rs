@@ -1,7 +1,11 @@
-//! The trust footer: what the figures are, under which conditions, and what is
-//! missing from them.
+//! The trust footer: the meaning of the figures, their conditions, and missing
+//! data.
+//!
+//! Footers of times are in `times/trust.rs`, of benches in `rates/terminal/footer.rs`: notes of `footer.rs`, which
+//! every output shows.
 
 mod blind;
+mod blocks;
 pub(crate) mod common;
 pub(crate) mod devices;
 mod imported;
@@ -33,13 +37,13 @@ use crate::scalars::of_run;
 use crate::shape::{Shape, shape, varying};
 use crate::times;
 
-/// Notes for under a result. `classes` are those that were shown.
+/// Notes under a result. `classes` are the shown ones.
 pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     if shape(recording) == Shape::Times {
         return times::trust::footer(recording, &times::classes(recording));
     }
     let mut notes = of_costs(recording, classes);
-    // Below what the figures are.
+    // Below the note on the figures.
     notes.splice(1..1, below(recording));
     notes.extend(drift::notes(recording));
     notes
@@ -53,7 +57,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         if quantity.is(&SAMPLED) || quantity.is(&DEFERRED) {
             return sampled::footer(recording, &quantity, classes);
         }
-        // Of recordings of other programs less is known.
+        // Recordings of other programs have fewer facts.
         if of_run(recording, &FREQUENCY).is_some() {
             return profiled::footer(recording, classes);
         }
@@ -114,7 +118,7 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     notes
 }
 
-/// What the CPU lacks of its model in this QEMU, in words.
+/// Features of the CPU's model that this QEMU lacks, in words.
 fn lacking(recording: &Recording) -> String {
     let lacks = recording.environment.get(env::CPU_LACKS);
     lacks.map_or_else(String::new, |names| {
@@ -122,7 +126,7 @@ fn lacking(recording: &Recording) -> String {
     })
 }
 
-/// How much of some classes is in no layer.
+/// The share of some classes that is in no layer.
 fn layers(classes: &[ClassView<'_>], what: &str) -> Note {
     let whole: u64 = classes.iter().map(|c| c.total).sum();
     let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
@@ -148,10 +152,10 @@ fn blocks(classes: &[ClassView<'_>]) -> Note {
             continue;
         };
         if low != high {
-            // As many decimals as it takes to tell them apart.
-            let told =
+            // As many decimals as it takes to distinguish them.
+            let rounded =
                 |decimals: usize| (format!("{low:.decimals$}"), format!("{high:.decimals$}"));
-            let (low, high) = (2..6).map(told).find(|(l, h)| l != h).unwrap_or(told(6));
+            let (low, high) = (2..6).map(rounded).find(|(l, h)| l != h).unwrap_or(rounded(6));
             differing.push(format!("{} {low} to {high}", class.class));
         }
     }
@@ -172,7 +176,7 @@ fn blocks(classes: &[ClassView<'_>]) -> Note {
     Note::new("blocks", text)
 }
 
-/// Of two hosts: what classes are of, and what else there is beside their functions.
+/// A note on two hosts: the subject of classes, and data beside their functions.
 fn hosts(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Note> {
     let bytes: u64 = recording.scalars_of(&PAYLOAD).map(|scalar| scalar.value as u64).sum();
     classes.iter().find(|class| class.payload_bytes.is_some())?;

@@ -1,8 +1,8 @@
-//! What a search for settings has found: those that no other beats, the best by a goal, and the lines that set it.
+//! The result of a search for settings: the ones that no other beats, the best by a goal, and the lines that set it.
 
 use netplumb_model::hosts::{CLOCKED, INSTRUMENT};
 use netplumb_model::recording::Recording;
-use netplumb_model::tune::{Choice, Figures, Goal, Hold, Measured, Tried, Tuned, name_of};
+use netplumb_model::tune::{Choice, Figures, Goal, Hold, SettingsBlocks, Tried, Tuned, name_of};
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
@@ -18,10 +18,10 @@ use crate::text::continued;
 
 /// Letters of the settings' names.
 const NAME_LETTERS: usize = 60;
-/// From here on there is room for what only explains.
+/// From here on there is room for explanatory columns.
 const WIDE: usize = 100;
 
-struct Row<'r> {
+struct ChoiceRow<'r> {
     choice: &'r Choice,
     is_best: bool,
     holds: bool,
@@ -30,26 +30,27 @@ struct Row<'r> {
 
 /// Half the width of the 95% interval of a mean, as a share of it.
 fn within(values: &[f64]) -> Option<f64> {
-    let mean = Mean::of(values)?;
+    let mean = Mean::from_values(values)?;
     (mean.value > 0.0).then(|| Some((mean.high? - mean.value) / mean.value))?
 }
 
-/// With one decimal, and thousands apart.
+/// A number with one decimal, and thousands grouped.
 fn grouped(value: f64) -> String {
     let tenths = (value * 10.0).round() as u64;
     format!("{}.{}", thousands(tenths / 10), tenths % 10)
 }
 
-/// What there are columns of: one of a receiver, if it is another machine's CPU.
-fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
+/// The columns, including one for the receiver if that is another machine's CPU.
+fn columns<'r>(at: &Tried) -> Vec<Column<'r, ChoiceRow<'r>>> {
     let (first, has_rx) = match at {
         Tried::Guests | Tried::Namespaces => ("tx busy", true),
         Tried::Nic { .. } => ("busy", false),
     };
     let figure = |title: &'static str, rank: u8, of: fn(&Figures) -> Value| {
-        Column::figure(title, move |row: &Row<'r>| of(&row.choice.measured.mean())).people(rank)
+        Column::figure(title, move |row: &ChoiceRow<'r>| of(&row.choice.measured.mean()))
+            .people(rank)
     };
-    let within_it = Column::figure("±", |row: &Row<'r>| {
+    let within_it = Column::figure("±", |row: &ChoiceRow<'r>| {
         let within = within(&row.choice.measured.values(row.goal));
         within.map_or(Value::Missing, Value::Share)
     });
@@ -59,16 +60,16 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
         Tried::Namespaces | Tried::Nic { .. } => within_it.people(4),
     };
     let mut all = vec![
-        Column::text("settings", |row: &Row<'r>| {
+        Column::text("settings", |row: &ChoiceRow<'r>| {
             let mark = if row.is_best { "* " } else { "  " };
             format!("{mark}{}", name_of(&row.choice.settings))
         })
         .people(0)
         .hint("settings that were tried; the best has a star"),
-        Column::text("settings", |row: &Row<'r>| name_of(&row.choice.settings))
+        Column::text("settings", |row: &ChoiceRow<'r>| name_of(&row.choice.settings))
             .json("settings")
             .hint("settings that were tried"),
-        Column::text("best", |row: &Row<'r>| {
+        Column::text("best", |row: &ChoiceRow<'r>| {
             if row.is_best { "yes" } else { "no" }.to_string()
         })
         .json("best")
@@ -84,7 +85,7 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
             .json("latency_ns")
             .unit("ns")
             .hint("median time of a request of 64 bytes, or of an echo while the command runs; or how long that runs"),
-        Column::figure("CPU ns/KiB", |row: &Row<'r>| {
+        Column::figure("CPU ns/KiB", |row: &ChoiceRow<'r>| {
             let ns = row.choice.measured.cost(Goal::Cpu);
             Value::Told(thousands(ns.round() as u64), Some(ns))
         })
@@ -109,10 +110,12 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, Row<'r>>> {
         );
     }
     all.push(
-        Column::text("holds", |row: &Row<'r>| if row.holds { "yes" } else { "no" }.to_string())
-            .people(7)
-            .json("holds")
-            .hint("whether all that --hold says is so: `yes` or `no`"),
+        Column::text("holds", |row: &ChoiceRow<'r>| {
+            if row.holds { "yes" } else { "no" }.to_string()
+        })
+        .people(7)
+        .json("holds")
+        .hint("whether it meets all of --hold: `yes` or `no`"),
     );
     // It is printed, or JSON.
     all.into_iter().map(Column::not_in_markdown).collect()
@@ -124,8 +127,8 @@ pub(crate) fn declared() -> Vec<Entry> {
     entries(&columns(&Tried::Namespaces))
 }
 
-fn rows(tuned: &Tuned) -> impl Iterator<Item = Row<'_>> {
-    tuned.front.iter().map(|choice| Row {
+fn rows(tuned: &Tuned) -> impl Iterator<Item = ChoiceRow<'_>> {
+    tuned.front.iter().map(|choice| ChoiceRow {
         choice,
         is_best: choice.settings == tuned.best.settings,
         holds: tuned.hold.iter().all(|hold| hold.missed(&choice.measured) == 0.0),
@@ -140,7 +143,7 @@ fn change(name: &str, before: f64, after: f64) -> String {
     }
 }
 
-/// What is gained, in a sentence.
+/// The gain, in a sentence.
 fn verdict(tuned: &Tuned) -> String {
     let (was, is) = (&tuned.default, &tuned.best.measured);
     let name = name_of(&tuned.best.settings);
@@ -196,10 +199,10 @@ fn of_goal(goal: Goal) -> &'static str {
     }
 }
 
-fn changes(was: &Measured, is: &Measured) -> String {
-    let mean = |measured: &Measured, goal: Goal| match goal {
+fn changes(was: &SettingsBlocks, is: &SettingsBlocks) -> String {
+    let mean = |measured: &SettingsBlocks, goal: Goal| match goal {
         Goal::Cpu => measured.cost(goal),
-        _ => measured.mean().of(goal),
+        _ => measured.mean().goal_value(goal),
     };
     [Goal::Throughput, Goal::Latency, Goal::Cpu]
         .map(|goal| change(of_goal(goal), mean(was, goal), mean(is, goal)))
@@ -265,7 +268,7 @@ fn trust(tuned: &Tuned, recording: Option<&Recording>) -> Vec<Note> {
     notes
 }
 
-/// For a terminal, with what the recording of the last runs says of their settings and of this machine.
+/// For a terminal, with the last recording's notes on its settings and on this machine.
 pub fn terminal(tuned: &Tuned, recording: Option<&Recording>, columns: usize) -> String {
     let mut goal = format!("Goal: {}", tuned.goal);
     for hold in &tuned.hold {
@@ -275,14 +278,14 @@ pub fn terminal(tuned: &Tuned, recording: Option<&Recording>, columns: usize) ->
         Tried::Guests => {
             "What no other settings beat, of what was tried, and the default (* the best):"
         }
-        // It was chosen by other runs than these, in which another one may be ahead by chance.
+        // It was chosen by other runs: in these, another one may be ahead by chance.
         Tried::Namespaces | Tried::Nic { .. } => {
             "What no other settings beat by more than chance, of what was tried, and the default (* the best of the \
              search; a difference within ± is no order):"
         }
     };
     let mut out = format!("{goal}\n\n{}\n", continued(title, 0, columns));
-    let room = Room::of(columns, NAME_LETTERS);
+    let room = Room::new(columns, NAME_LETTERS);
     out.push_str(&Table::new(self::columns(&tuned.at), rows(tuned)).terminal(room));
     out.push('\n');
     out.push_str(&continued(&verdict(tuned), 0, columns));
@@ -313,11 +316,11 @@ pub fn terminal(tuned: &Tuned, recording: Option<&Recording>, columns: usize) ->
     out
 }
 
-/// Raised with any change that would break a reader.
+/// Incremented with any change that would break a reader.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
-struct Document {
+struct TuneJson {
     schema: u32,
     document: &'static str,
     clock: &'static str,
@@ -327,7 +330,7 @@ struct Document {
     holds: bool,
     recommended: bool,
     lines: Vec<String>,
-    default: Shown,
+    default: ChoiceFigures,
     ratio: Option<Ratio>,
     front: Vec<Value>,
     tried: usize,
@@ -340,7 +343,7 @@ struct Document {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ChoiceFigures {
     mbit_per_second: f64,
     latency_ns: f64,
     cpu_ns_per_kib: f64,
@@ -363,7 +366,7 @@ pub fn json(tuned: &Tuned, recording: Option<&Recording>) -> String {
         Tried::Namespaces => (CLOCKED, "netns"),
         Tried::Nic { .. } => (CLOCKED, "host"),
     };
-    pretty(&Document {
+    pretty(&TuneJson {
         schema: SCHEMA,
         document: "tune",
         clock,
@@ -373,7 +376,7 @@ pub fn json(tuned: &Tuned, recording: Option<&Recording>) -> String {
         holds: !tuned.missed(),
         recommended: tuned.recommends(),
         lines: tuned.lines(),
-        default: Shown {
+        default: ChoiceFigures {
             mbit_per_second: default.throughput_bps / 1e6,
             latency_ns: default.latency_ns,
             cpu_ns_per_kib: tuned.default.cost(Goal::Cpu),
@@ -414,8 +417,8 @@ mod tests {
 
     fn choice(point: &[usize], mbit: f64, latency_us: f64, busy: f64) -> Choice {
         Choice {
-            settings: chosen(&of_guests([Link::E1000; 2]), point),
-            measured: Measured::exactly(figures(mbit, latency_us, busy)),
+            settings: chosen(&of_guests([Link::E1000; 2], true), point),
+            measured: SettingsBlocks::exactly(figures(mbit, latency_us, busy)),
         }
     }
 
@@ -439,10 +442,10 @@ mod tests {
         }
     }
 
-    /// Of namespaces, with a gain of these shares.
+    /// A result of namespaces, with a gain of these shares.
     fn in_turns(ratio: [f64; 3], is_better: bool) -> Tuned {
         let block = |mbit| figures(mbit, 50.0, 0.5);
-        let measured = |scale: f64| Measured {
+        let measured = |scale: f64| SettingsBlocks {
             blocks: [900.0, 1000.0, 1100.0].map(|mbit| block(mbit * scale)).to_vec(),
         };
         let of = |point: &[usize], scale| Choice {
@@ -462,8 +465,8 @@ mod tests {
         }
     }
 
-    /// Check that the best is marked, what it gains is said, and that lines are those of its settings with
-    /// the interface's name.
+    /// Check that the best is marked, with its gain, and that its settings' lines have the interface's
+    /// name.
     #[test]
     fn the_best_and_its_lines() {
         let text = terminal(&tuned("latency<100us"), None, 120);
@@ -486,8 +489,8 @@ mod tests {
         assert!(document["ratio"].is_null());
     }
 
-    /// Check that the footer says, once, what of the settings that were run could not act, and of namespaces whose
-    /// CPU use is meant, as the report of these runs does.
+    /// Check that the footer names settings that could not act, once, and for namespaces the CPU use that is
+    /// meant, like the report of these runs.
     #[test]
     fn what_could_not_act() {
         let mut recording = crate::hosts::tests::recording();
@@ -530,7 +533,7 @@ mod tests {
         let of = |latency_us, ns_per_kib: f64| {
             let kib = 800e6 / 8.0 / 1024.0;
             let busy = ns_per_kib * kib / 1e9 / 1.5;
-            Measured::exactly(figures(800.0, latency_us, busy))
+            SettingsBlocks::exactly(figures(800.0, latency_us, busy))
         };
         tuned.front[0].measured = of(9.04, 3_773.0);
         tuned.front[1].measured = of(1_234.0, 11_000.0);
@@ -583,7 +586,7 @@ mod tests {
         }
     }
 
-    /// Check that what was kept is printed with the lines that undo it.
+    /// Check that kept settings are printed with the lines that undo them.
     #[test]
     fn what_was_kept() {
         let kept = Tuned {

@@ -1,6 +1,6 @@
-//! What of a report is shown.
+//! The selected parts of a report.
 
-/// What to show.
+/// The parts to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// One layer only.

@@ -1,13 +1,14 @@
-//! What a live view shows of counts and of samples: how often each event happens, and where the time
-//! goes, each with how that was block by block.
+//! The figures of a live view of counts and of samples: how often each event happens, and where the
+//! time goes, each with its history by block.
 
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
 use crate::analysis::ClassView;
-use crate::events::{Counted, counts};
+use crate::events::counted::EventCount;
+use crate::events::rows::counts;
 
-/// What figures are in.
+/// The unit of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Events per second.
@@ -21,22 +22,22 @@ pub enum Unit {
 /// An event or a function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Watched {
-    /// Its name.
+    /// As in the recording: an event's, or a function's symbol.
     pub name: String,
-    /// What its figures are in.
+    /// The unit of its figures.
     pub unit: Unit,
-    /// In all blocks: how often it happened, or nanoseconds.
+    /// Over all blocks: the number of events, or nanoseconds.
     pub total: f64,
-    /// Over all blocks.
+    /// The rate or share over all blocks.
     pub figure: f64,
-    /// The 95% interval of that; none of a single block.
+    /// The 95% interval of `figure`; none with a single block.
     pub interval: Option<(f64, f64)>,
-    /// In each block, the latest last.
+    /// The figure in each block, the latest last.
     pub history: Vec<f64>,
 }
 
 impl Watched {
-    /// In the latest block.
+    /// The figure in the latest block.
     pub fn latest(&self) -> f64 {
         self.history.last().copied().unwrap_or(0.0)
     }
@@ -63,7 +64,7 @@ pub fn events(recording: &Recording) -> Vec<Watched> {
     all
 }
 
-fn event(recording: &Recording, counted: &Counted<'_>) -> Watched {
+fn event(recording: &Recording, counted: &EventCount<'_>) -> Watched {
     let blocks = recording.blocks.iter();
     let seconds = blocks
         .filter(|b| {
@@ -85,12 +86,12 @@ fn event(recording: &Recording, counted: &Counted<'_>) -> Watched {
         unit,
         total: counted.total(),
         figure: rate(counted.total(), counted.seconds),
-        interval: ends(Mean::of(&history)),
+        interval: ends(Mean::from_values(&history)),
         history,
     }
 }
 
-/// The functions of a class that take most themselves, as shares of the class.
+/// The functions of a class with the highest own cost, as shares of the class.
 pub fn functions(class: &ClassView<'_>, top: usize) -> Vec<Watched> {
     let part = |own: u64, of: u64| match of {
         0 => 0.0,
@@ -118,7 +119,7 @@ pub fn functions(class: &ClassView<'_>, top: usize) -> Vec<Watched> {
 mod tests {
     use netplumb_model::class::{Context, Direction, Family, Link, Proto};
     use netplumb_model::events::{COUNT, INSTRUMENT, TIME};
-    use netplumb_model::quantity::{Item, Of};
+    use netplumb_model::quantity::{FigureKey, Subject};
     use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node};
     use netplumb_model::timing::CPU_TIME;
 
@@ -152,15 +153,20 @@ mod tests {
         }
     }
 
-    /// Check that rates are by the length of each block, that the whole is by that of all, and that
+    /// Check that rates are by the length of each block, that the whole is by their total length, and that
     /// clocks are CPUs and come first.
     #[test]
     fn rates_of_events() {
         let mut recording = recording(INSTRUMENT, &[1_000_000_000, 2_000_000_000]);
         for (block, faults, ns) in [(0, 100.0, 5e8), (1, 400.0, 3e9)] {
-            recording.add(Of::Block(block), &COUNT, Item::label("page-faults"), faults);
-            recording.add(Of::Block(block), &COUNT, Item::of(0, "page-faults"), faults);
-            recording.add(Of::Block(block), &TIME, Item::label("task-clock"), ns);
+            recording.add(Subject::Block(block), &COUNT, FigureKey::label("page-faults"), faults);
+            recording.add(
+                Subject::Block(block),
+                &COUNT,
+                FigureKey::numbered(0, "page-faults"),
+                faults,
+            );
+            recording.add(Subject::Block(block), &TIME, FigureKey::label("task-clock"), ns);
         }
         let [clock, faults] = &events(&recording)[..] else {
             panic!("two events");

@@ -1,10 +1,9 @@
-//! Variation of counts: by how much two sides may differ where nothing does.
+//! Variation of counts: how much identical sides may differ.
 //!
-//! A figure that is a number of samples varies at least as samples do that fall independently: by the
-//! square root of their number. That much is known without a single repetition. Real blocks vary
-//! by more, as a load does, and more so the functions that have many samples: the *dispersion*,
-//! variance over that of counting, is modelled as a constant and a part that grows with the
-//! number of samples, as that of negative binomial counts does.
+//! A figure that is a number of samples varies at least as samples do that fall independently: by the square root of
+//! their number. That much is known without a single repetition. Real blocks vary by more, as a load does, and more so
+//! the functions that have many samples: the *dispersion*, their variance over the variance of counting, is modelled as
+//! a constant and a part that grows with the number of samples, as for negative binomial counts.
 //!
 //! Three or five blocks are a poor estimate of a variance, and with hundreds of functions tested
 //! at once Student's t then has no power: with three blocks a side and a hundred functions, a
@@ -14,15 +13,15 @@
 //! function that varies by far more than the others is judged by itself (Phipson, Lee, Majewski, Alexander
 //! and Smyth, Ann. Appl. Stat. 10 (2016)). None is taken to vary by less than counting does.
 //!
-//! Drift between runs that were not interleaved is estimated from how much the first half of each
-//! run differs from its second, beyond what its blocks differ by anyway: noise that comes and goes from
-//! block to block makes as much of halves as of blocks, a walk makes more. Functions whose blocks vary
-//! alike are taken to drift alike, so those that are steady are not judged by those that are not.
+//! Drift between runs that were not interleaved is estimated from how much the first half of each run differs from its
+//! second, beyond what its blocks differ by anyway: noise from block to block makes halves differ as much as blocks, a
+//! walk makes them differ more. Functions whose blocks vary alike are taken to drift alike, so those that are steady
+//! are not judged by those that are not.
 
 use crate::drift::{prior, within};
 use crate::welch::mean;
 
-/// Fewer samples in a block, and the spread of a function tells little of the common one.
+/// Fewer samples in a block, and a function's spread hardly informs the common one.
 const MIN_SAMPLES: f64 = 5.0;
 /// Minimum number of functions to moderate dispersions.
 const MIN_FUNCTIONS: usize = 4;
@@ -30,15 +29,15 @@ const MIN_FUNCTIONS: usize = 4;
 const ROUNDS: usize = 12;
 /// Chance that a function's own variation is this much above the common one.
 const OUTLIER: f64 = 0.01;
-/// A difference has to be beyond what a function's own blocks make in all but so many of runs, with so
-/// few degrees of freedom as these have...
+/// A difference has to exceed what a function's own blocks make in all but this share of runs, with the few degrees of
+/// freedom that they have...
 const OWN: f64 = 0.02;
 /// ...and its own halves, which are the poorest estimate.
 const OWN_HALVES: f64 = 0.1;
 /// Standard errors that are added to a drift that all functions estimate together.
 const SURE: f64 = 2.0;
 
-/// What is known of a quantity that is counted, whatever its blocks say.
+/// What is known of a counted quantity independently of its blocks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counting {
     /// For each side, the variance of each block's figure from counting alone, if both sides are
@@ -53,13 +52,13 @@ pub struct Counting {
 pub(crate) struct Variance {
     /// For each side: the square of the standard error of its mean from counting alone.
     counting: [f64; 2],
-    /// By how much more it varies, moderated by that of all others.
+    /// The factor by which it varies more, moderated by all others.
     pub(crate) moderated: Factor,
-    /// The same of this one alone, each with the level at which it has to be passed.
+    /// The same of this one alone, each with its level of significance.
     pub(crate) own: Vec<(Factor, f64)>,
 }
 
-/// By how much something varies beyond counting.
+/// A variation beyond counting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Factor {
     value: f64,
@@ -79,9 +78,9 @@ impl Variance {
     }
 }
 
-/// What is judged: the blocks of both sides, in the order in which they were measured.
+/// The input of a verdict: the blocks of both sides, in the order in which they were measured.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Counted<'a> {
+pub(crate) struct BlockSides<'a> {
     /// Both sides' figures by block.
     pub(crate) sides: [&'a [f64]; 2],
     pub(crate) counting: &'a Counting,
@@ -89,7 +88,7 @@ pub(crate) struct Counted<'a> {
     pub(crate) apart: bool,
 }
 
-/// An estimate of a variance, as a multiple of what counting alone makes.
+/// An estimate of a variance, as a multiple of the variance of counting.
 #[derive(Debug, Clone, Copy)]
 struct Estimate {
     ratio: f64,
@@ -98,23 +97,23 @@ struct Estimate {
 
 /// The variances of some quantities, estimated together. None where a side has fewer than two blocks,
 /// or nothing was counted.
-pub(crate) fn variances(all: &[Option<Counted<'_>>]) -> Vec<Option<Variance>> {
-    let of_blocks = |c: &Option<Counted<'_>>| {
+pub(crate) fn variances(all: &[Option<BlockSides<'_>>]) -> Vec<Option<Variance>> {
+    let of_blocks = |c: &Option<BlockSides<'_>>| {
         let counted = c.as_ref()?;
         let samples = counted.counting.samples;
-        Some(Row { samples, by: samples, own: spread(counted)? })
+        Some(WeightedEstimate { samples, by: samples, own: spread(counted)? })
     };
-    let blocks: Vec<Option<Row>> = all.iter().map(of_blocks).collect();
+    let blocks: Vec<Option<WeightedEstimate>> = all.iter().map(of_blocks).collect();
     let spread = pooled(&blocks, 0.0);
-    let of_halves = |(c, spread): (&Option<Counted<'_>>, &Option<Estimate>)| {
+    let of_halves = |(c, spread): (&Option<BlockSides<'_>>, &Option<Estimate>)| {
         let counted = c.as_ref()?;
-        Some(Row {
+        Some(WeightedEstimate {
             samples: counted.counting.samples,
             by: (spread.as_ref()?.ratio - 1.0).max(0.0),
             own: halves(counted)?,
         })
     };
-    let of_halves: Vec<Option<Row>> = all.iter().zip(&spread).map(of_halves).collect();
+    let of_halves: Vec<Option<WeightedEstimate>> = all.iter().zip(&spread).map(of_halves).collect();
     let halves = pooled(&of_halves, SURE);
     let one = |n: usize| {
         let counted = all[n].as_ref()?;
@@ -127,7 +126,7 @@ pub(crate) fn variances(all: &[Option<Counted<'_>>]) -> Vec<Option<Variance>> {
         let drifts = by_halves.filter(|halves| halves.value > by_spread.value);
         let alone = blocks[n].as_ref().map(|row| (of_spread(row.own), OWN));
         let halves = of_halves[n].as_ref().map(|row| {
-            // Blocks that vary by more than halves do are no drift.
+            // Blocks that vary more than halves do are not drift.
             let spread = by_spread.value.min(row.own.ratio.max(1.0));
             let factor =
                 Factor { value: walk.of_mean(spread, row.own.ratio), freedom: row.own.freedom };
@@ -142,19 +141,19 @@ pub(crate) fn variances(all: &[Option<Counted<'_>>]) -> Vec<Option<Variance>> {
     (0..all.len()).map(one).collect()
 }
 
-impl Counted<'_> {
+impl BlockSides<'_> {
     /// The square of the standard error of a side's mean from counting alone.
     fn of_mean(&self, side: usize) -> f64 {
         let blocks = self.sides[side].len().max(1) as f64;
         mean(&self.counting.variance[side]) / blocks
     }
 
-    /// What a walk makes of these runs, on average.
+    /// The average effect of a walk on these runs.
     fn walk(&self) -> Walk {
         let blocks = self.sides.map(<[f64]>::len);
         let weights = [0, 1].map(|side| self.of_mean(side));
         let sum = (weights[0] + weights[1]).max(f64::MIN_POSITIVE);
-        let halves = blocks.map(|n| Half::of(n).of_walk());
+        let halves = blocks.map(|n| Half::new(n).of_walk());
         let means = blocks.map(|n| n as f64 * (within(n as f64) + 0.5));
         Walk {
             spread: (blocks[0] + blocks[1] + 2) as f64 / 12.0,
@@ -164,15 +163,15 @@ impl Counted<'_> {
     }
 }
 
-/// A random walk from block to block, each step with the variance that counting makes of a block: by how
-/// much it raises each of these, as a multiple of what counting makes of it.
+/// A random walk from block to block, each step with a block's variance from counting: by how much it raises each of
+/// these, as a multiple of the value from counting.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     /// The variance of blocks about their side's mean.
     spread: f64,
     /// The square of the difference of halves.
     halves: f64,
-    /// That of the difference of two runs' means, with the step between them.
+    /// The square of the difference of two runs' means, with the step between them.
     mean: f64,
 }
 
@@ -183,7 +182,7 @@ impl Walk {
         let noisy = spread.max(1.0);
         // At least three blocks tell them apart.
         let apart = (self.halves - self.spread).max(0.1);
-        // Blocks that vary by less than such a walk makes them have no noise besides.
+        // Blocks that vary by less than such a walk have no other noise.
         let steps = ((halves - noisy) / apart).min((halves - 1.0) / self.halves);
         let steps = steps.max(0.0);
         let noise = (noisy - 1.0 - steps * self.spread).max(0.0);
@@ -192,7 +191,7 @@ impl Walk {
 }
 
 /// The dispersion of the blocks about their side's mean.
-fn spread(counted: &Counted<'_>) -> Option<Estimate> {
+fn spread(counted: &BlockSides<'_>) -> Option<Estimate> {
     let (mut squares, mut freedom) = (0.0, 0.0);
     for (values, variances) in counted.sides.iter().zip(&counted.counting.variance) {
         if values.len() < 2 || values.len() != variances.len() {
@@ -219,21 +218,20 @@ struct Half {
 }
 
 impl Half {
-    fn of(blocks: usize) -> Half {
+    fn new(blocks: usize) -> Half {
         Half { width: (blocks / 2).max(1), gap: if blocks > 1 { blocks % 2 } else { 0 } }
     }
 
-    /// The variance of the difference of halves, of a random walk whose steps have that of a block, over
-    /// that of blocks without a walk.
+    /// The variance of the difference of halves in a random walk with a block's variance per step, over the variance of
+    /// blocks without a walk.
     fn of_walk(&self) -> f64 {
         let steps = 2.0 * within(self.width as f64) + 1.0 + self.gap as f64;
         steps * self.width as f64 / 2.0
     }
 }
 
-/// By how much the first half of each run differs from the second, as a multiple of what counting
-/// makes of it.
-fn halves(counted: &Counted<'_>) -> Option<Estimate> {
+/// By how much the first half of each run differs from the second, as a multiple of the value from counting.
+fn halves(counted: &BlockSides<'_>) -> Option<Estimate> {
     if !counted.apart {
         return None;
     }
@@ -242,7 +240,7 @@ fn halves(counted: &Counted<'_>) -> Option<Estimate> {
         if values.len() < 2 || values.len() != variances.len() {
             return None;
         }
-        let width = Half::of(values.len()).width;
+        let width = Half::new(values.len()).width;
         let end = values.len() - width;
         let between = mean(&values[end..]) - mean(&values[..width]);
         let counting = (mean(&variances[end..]) + mean(&variances[..width])) / width as f64;
@@ -257,7 +255,7 @@ fn halves(counted: &Counted<'_>) -> Option<Estimate> {
 
 /// An estimate, and what it may depend on.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct WeightedEstimate {
     samples: f64,
     /// It grows with this.
     by: f64,
@@ -266,15 +264,16 @@ struct Row {
 
 /// Moderate estimates towards what they have in common. `sure` is how many standard errors are added to
 /// that.
-fn pooled(rows: &[Option<Row>], sure: f64) -> Vec<Option<Estimate>> {
-    let is_known =
-        |row: &&Row| row.samples >= MIN_SAMPLES && row.own.ratio > 0.0 && row.own.ratio.is_finite();
+fn pooled(rows: &[Option<WeightedEstimate>], sure: f64) -> Vec<Option<Estimate>> {
+    let is_known = |row: &&WeightedEstimate| {
+        row.samples >= MIN_SAMPLES && row.own.ratio > 0.0 && row.own.ratio.is_finite()
+    };
     let known = rows.iter().flatten().filter(is_known);
     let known: Vec<(f64, Estimate)> = known.map(|row| (row.by, row.own)).collect();
     if known.len() < MIN_FUNCTIONS {
         return rows.iter().map(|row| row.map(|row| row.own)).collect();
     }
-    let model = Model::of(&known);
+    let model = Model::fit(&known);
     let relative: Vec<(f64, f64)> =
         (known.iter()).map(|(by, e)| (e.ratio / model.at(*by), e.freedom)).collect();
     let (level, freedom) = prior(&relative, 1.0);
@@ -283,9 +282,9 @@ fn pooled(rows: &[Option<Row>], sure: f64) -> Vec<Option<Estimate>> {
     let level = level.max(1.0) * (1.0 + sure * (2.0 / of_all).sqrt());
     rows.iter()
         .map(|row| {
-            let Row { by, own, .. } = row.as_ref()?;
+            let WeightedEstimate { by, own, .. } = row.as_ref()?;
             let common = level * model.at(*by);
-            // As far from what is common as chance alone makes few.
+            // As far from the common estimate as chance alone rarely leads.
             if own.ratio / common > far(own.freedom) {
                 return Some(*own);
             }
@@ -306,8 +305,8 @@ fn far(freedom: f64) -> f64 {
     (1.0 - part + Normal::standard().inverse_cdf(1.0 - OUTLIER) * part.sqrt()).powi(3)
 }
 
-/// An estimate by what it grows with: `constant + slope * by`. A dispersion by the number of samples, and
-/// that of halves by how much blocks are dispersed.
+/// An estimate by what it grows with: `constant + slope * by`. For blocks, dispersion grows with the number of samples;
+/// for halves, with the dispersion of blocks.
 #[derive(Debug, Clone, Copy)]
 struct Model {
     constant: f64,
@@ -319,9 +318,9 @@ impl Model {
         self.constant + self.slope * by
     }
 
-    /// By least squares, weighted as estimates of variances are: by the inverse square of what they
-    /// estimate. The constant is at least 1, and the slope is not negative.
-    fn of(known: &[(f64, Estimate)]) -> Model {
+    /// By least squares, weighted like estimates of variances: by the inverse square of the estimate. The constant is
+    /// at least 1, and the slope is not negative.
+    fn fit(known: &[(f64, Estimate)]) -> Model {
         let mut model = Model { constant: 1.0, slope: 0.0 };
         for _ in 0..ROUNDS {
             let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);

@@ -1,16 +1,14 @@
 //! Drift: how much two separate runs may differ.
 //!
-//! Blocks of interleaved arms see the same conditions on the machine. Those of separate runs don't:
-//! a machine that gets warmer, or a busy neighbour, makes the second run slower as a whole, and the
-//! blocks of each run differ by less than the runs do. Drift between the runs is estimated from the
-//! drift of blocks within them.
+//! Blocks of interleaved arms see the same conditions on the machine. Blocks of separate runs don't: a machine that
+//! gets warmer, or a busy neighbour, makes the second run slower as a whole, and the blocks of each run differ by less
+//! than the runs do. Drift between the runs is estimated from the drift of blocks within them.
 //!
-//! The mean square of successive differences (von Neumann, Kent, Bellinson and Hart, "The Mean
-//! Square Successive Difference", Ann. Math. Stat. 12 (1941)) estimates the variation between
-//! neighbouring blocks; the same of means of neighbouring blocks, that over longer times (Allan,
-//! "Statistics of Atomic Frequency Standards", Proc. IEEE 54 (1966)). All of it is modelled as a
-//! random walk that continues from the first run into the second. Noise that is not drift counts as
-//! drift here, so this is an upper bound, as long as the machine drifts between the runs as it did
+//! The mean square of successive differences (von Neumann, Kent, Bellinson and Hart, "The Mean Square Successive
+//! Difference", Ann. Math. Stat. 12 (1941)) estimates the variation between neighbouring blocks; the same of means of
+//! neighbouring blocks, the variation over longer times (Allan, "Statistics of Atomic Frequency Standards", Proc. IEEE
+//! 54 (1966)). All of it is modelled as a random walk that continues from the first run into the second. Noise that is
+//! not drift counts as drift here, so this is an upper bound, as long as the machine drifts between the runs as it did
 //! within them.
 //!
 //! Few blocks give a poor estimate of a variance. If many quantities were measured in the same
@@ -41,7 +39,7 @@ pub struct Drift {
 impl Drift {
     /// Estimate drift from the blocks of two runs, in the order in which they were measured. None
     /// if a side has fewer than three.
-    pub fn of(before: &[f64], after: &[f64]) -> Option<Drift> {
+    pub fn between(before: &[f64], after: &[f64]) -> Option<Drift> {
         let steady = |values: &[f64], outer: usize| side(&without_spikes(values, outer));
         let a = steady(before, 0)?;
         let b = steady(after, after.len().saturating_sub(1))?;
@@ -64,9 +62,9 @@ impl Drift {
 /// outliers, not drift.
 const SPIKE: f64 = 8.0;
 
-/// The blocks, with single outliers replaced by their neighbours, including `outer`, the one that
-/// is farthest from the other run. At the other end a change may continue in the other run, and is
-/// kept. The test over blocks uses all of them unchanged.
+/// The blocks, with single outliers replaced by their neighbours, including `outer`, the farthest from the other run.
+/// At the other end a change may continue in the other run, and is kept. The test over blocks uses all of them
+/// unchanged.
 fn without_spikes(values: &[f64], outer: usize) -> Vec<f64> {
     let mut out = values.to_vec();
     if values.len() < 5 {
@@ -104,13 +102,13 @@ fn side(values: &[f64]) -> Option<(f64, f64)> {
     let of_neighbours = 2.0 * within(width as f64) + 1.0;
     // Half of the step between the runs.
     let of_mean = within(n as f64) + 0.5;
-    // Successive differences of noise share a term; those of a walk are more independent.
+    // Successive differences of noise share a term; differences of a walk are more independent.
     let freedom = 2.0 * (k - 1.0).powi(2) / (3.0 * k - 4.0);
     Some((neighbours * of_mean / of_neighbours, freedom))
 }
 
-/// The variance of the mean of so many blocks about the first, of a walk with steps of variance one:
-/// the weight of a step is the share of blocks after it.
+/// The variance of the mean of this many blocks about the first, of a walk with steps of variance one: the weight of a
+/// step is the share of blocks after it.
 pub(crate) fn within(blocks: f64) -> f64 {
     (blocks - 1.0) * (2.0 * blocks - 1.0) / (6.0 * blocks)
 }
@@ -140,8 +138,8 @@ pub fn moderated(rows: &[Option<(Drift, f64)>]) -> Vec<Option<Drift>> {
         .collect()
 }
 
-/// The common variance, and its degrees of freedom. They are fewer the more the variances differ beyond
-/// chance, by so many standard errors of that.
+/// The common variance, and its degrees of freedom: fewer, the more the variances differ beyond chance, by `beyond`
+/// standard errors.
 pub(crate) fn prior(known: &[(f64, f64)], beyond: f64) -> (f64, f64) {
     let logs: Vec<f64> = known
         .iter()
@@ -207,19 +205,18 @@ mod tests {
     /// 9 * 4 / 30 steps and half of the one between the runs.
     #[test]
     fn by_hand() {
-        let found = Drift::of(&[1.0, 2.0, 1.0, 2.0, 1.0], &[3.0; 5]).unwrap();
+        let found = Drift::between(&[1.0, 2.0, 1.0, 2.0, 1.0], &[3.0; 5]).unwrap();
         assert!((found.sides[0] - 1.7).abs() < 1e-12, "{found:?}");
         assert_eq!(found.sides[1], 0.0);
         // For one side alone.
         assert!((found.freedom - 32.0 / 11.0).abs() < 1e-12, "{found:?}");
-        assert_eq!(Drift::of(&[1.0, 2.0], &[3.0; 5]), None);
-        // Sixteen blocks are four batches of four: noise within them is no drift.
-        let even = Drift::of(&[1.0, 2.0].repeat(8), &[1.5; 16]).unwrap();
+        assert_eq!(Drift::between(&[1.0, 2.0], &[3.0; 5]), None);
+        // Sixteen blocks are four batches of four: noise within batches is not drift.
+        let even = Drift::between(&[1.0, 2.0].repeat(8), &[1.5; 16]).unwrap();
         assert_eq!(even.squared(), 0.0);
     }
 
-    /// Check that a single outlier is no drift, except where the runs meet, and that a lasting step
-    /// is.
+    /// Check that a single outlier is not drift, except where the runs meet, and that a lasting step is.
     #[test]
     fn spikes() {
         let calm = [10.0, 11.0, 10.0, 11.0, 10.0, 11.0];
@@ -228,7 +225,8 @@ mod tests {
             places.iter().for_each(|n| values[*n] = 90.0);
             values
         };
-        let drift = |before: &[f64], after: &[f64]| Drift::of(before, after).unwrap().squared();
+        let drift =
+            |before: &[f64], after: &[f64]| Drift::between(before, after).unwrap().squared();
         let none = drift(&calm, &calm);
         for one in [with(&[2]), with(&[0])] {
             assert!(drift(&one, &calm) < 2.0 * none, "{one:?}");

@@ -14,41 +14,41 @@ pub type Point = Vec<usize>;
 /// Measures points, at a scale; none for a point that can't be measured.
 type Measure<'m, M, E> = &'m mut dyn FnMut(&[Point], u32) -> Result<Vec<Option<M>>, E>;
 
-/// A search.
+/// What to search, and how thoroughly.
 #[derive(Debug, Clone, Copy)]
 pub struct Halving<'a> {
     /// The number of levels of each dimension.
     pub levels: &'a [usize],
     /// How many points to begin with, the default included.
     pub candidates: usize,
-    /// How many points are measured before it is asked again whether there is time. Those that are measured
-    /// together share what the machine does meanwhile, and are compared without it.
+    /// The number of points measured before time is checked again. Points measured together share the machine's state,
+    /// and are compared without it.
     pub at_once: usize,
     /// Whether measurements vary: then the best is measured again beside those that may be better.
     pub varies: bool,
-    /// Of what is drawn.
+    /// The seed of the points drawn.
     pub seed: u64,
 }
 
 /// A point that was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tried<M> {
-    /// It.
+    /// Its levels, by number.
     pub point: Point,
     /// How long: 1 << scale.
     pub scale: u32,
-    /// What was measured, at the largest scale so far.
+    /// The measurement, at the largest scale so far.
     pub measured: M,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found<M> {
+pub struct SearchResult<M> {
     /// All that was tried; the default is the first.
     pub tried: Vec<Tried<M>>,
     /// Those that can't be measured, which are not tried again.
     pub left_out: BTreeSet<Point>,
-    /// The number of the best one that was measured the longest.
+    /// The number of the best point among the longest measured.
     pub best: usize,
     /// The largest scale.
     pub scale: u32,
@@ -59,7 +59,7 @@ pub struct Found<M> {
 /// As many points survive the halving; their neighbours come next.
 const SURVIVORS: usize = 3;
 
-impl<M> Found<M> {
+impl<M> SearchResult<M> {
     fn number(&self, point: &[usize]) -> Option<usize> {
         self.tried.iter().position(|tried| tried.point == point)
     }
@@ -92,8 +92,8 @@ impl Halving<'_> {
         all
     }
 
-    /// Search. `better` orders what was measured, the best first; `has_time` is asked before each few
-    /// measurements, which are of a scale. The default has to be measured: `measure` fails where it can't be.
+    /// Search. `better` orders measurements, the best first; `has_time` is called before each few measurements, which
+    /// are of one scale. The default has to be measured: `measure` fails where it can't be.
     ///
     /// # Errors
     /// The first of a measurement.
@@ -102,8 +102,8 @@ impl Halving<'_> {
         better: &dyn Fn(&M, &M) -> Ordering,
         has_time: &mut dyn FnMut() -> bool,
         measure: Measure<'_, M, E>,
-    ) -> Result<Found<M>, E> {
-        let mut found = Found {
+    ) -> Result<SearchResult<M>, E> {
+        let mut found = SearchResult {
             tried: Vec::new(),
             left_out: BTreeSet::new(),
             best: 0,
@@ -119,7 +119,7 @@ impl Halving<'_> {
             done.sort_by(by);
             match done.first() {
                 Some(best) => found.best = *best,
-                // There was no time for this scale, or nothing could be measured.
+                // No time was left for this scale, or nothing could be measured.
                 None => found.scale = found.scale.saturating_sub(1),
             }
             // The default may be beside the survivors.
@@ -128,7 +128,7 @@ impl Halving<'_> {
             }
             done.truncate(done.len().div_ceil(2).max(SURVIVORS));
             left = done.iter().map(|n| found.tried[*n].point.clone()).collect();
-            // What it is compared with is measured as long.
+            // Its reference is measured as long.
             if !done.contains(&0) {
                 left.insert(0, found.tried[0].point.clone());
             }
@@ -166,10 +166,10 @@ impl Halving<'_> {
         Ok(found)
     }
 
-    /// Measure points while there is time; the numbers of those that were.
+    /// Measure points while there is time; returns the numbers of the measured ones.
     fn add<M, E>(
         &self,
-        found: &mut Found<M>,
+        found: &mut SearchResult<M>,
         points: &[Point],
         scale: u32,
         has_time: &mut dyn FnMut() -> bool,
@@ -177,7 +177,7 @@ impl Halving<'_> {
     ) -> Result<Vec<usize>, E> {
         let mut done = Vec::new();
         for some in points.chunks(self.at_once.max(1)) {
-            // The default is always measured: without it nothing can be said.
+            // The default is always measured, as the reference.
             if !found.tried.is_empty() && !has_time() {
                 found.ended_early = true;
                 break;
@@ -217,7 +217,7 @@ fn neighbours(point: &[usize], levels: &[usize]) -> Vec<Point> {
     all
 }
 
-/// The numbers of those that no other one beats in every respect: less is better in each.
+/// The numbers of the points that no other beats in every respect: less is better in each.
 pub fn front(all: &[Vec<f64>]) -> Vec<usize> {
     let beats = |a: &[f64], b: &[f64]| {
         let pairs = || a.iter().zip(b);
@@ -240,7 +240,7 @@ mod tests {
         far + 0.2 * noise / f64::from(1 << (2 * scale))
     }
 
-    fn search(candidates: usize, time: usize) -> (Found<f64>, Vec<(usize, u32)>) {
+    fn search(candidates: usize, time: usize) -> (SearchResult<f64>, Vec<(usize, u32)>) {
         let halving =
             Halving { levels: &[4, 2, 5, 3], candidates, at_once: 4, varies: false, seed: 1 };
         let mut asked = 0;
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(search(16, usize::MAX), search(16, usize::MAX));
     }
 
-    /// Check that a search without time has the default, and says that it was ended.
+    /// Check that a search without time returns the default, and reports that it was ended.
     #[test]
     fn without_time() {
         let (found, _) = search(16, 0);
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(found.tried.len(), 120);
     }
 
-    /// Check that points that can't be measured are asked for once, are not among those that were tried, and
-    /// that the best of the others is found.
+    /// Check that points that can't be measured are requested once and don't count as tried, and that the best of the
+    /// others is found.
     #[test]
     fn what_cannot_be_measured() {
         let halving =

@@ -1,6 +1,6 @@
 //! Verdicts on many pairs of samples at once.
 
-use crate::counts::{Counted, Counting, Factor, Variance, variances};
+use crate::counts::{BlockSides, Counting, Factor, Variance, variances};
 use crate::drift::{Drift, moderated};
 use crate::fdr::discoveries;
 use crate::ratio::{self, Interval};
@@ -19,13 +19,12 @@ pub struct Pair {
     pub before: Vec<f64>,
     /// After.
     pub after: Vec<f64>,
-    /// A standard error of each side's mean that all its blocks have in common, such as that of a
-    /// correction.
+    /// A standard error of each side's mean that all its blocks have in common, such as a correction's.
     pub shared: [f64; 2],
     /// Whether the sides were not interleaved: then there may be drift between them, and blocks are
     /// in the order in which they were measured.
     pub apart: bool,
-    /// Of figures that are numbers of samples: how much these vary at least.
+    /// For numbers of samples: their minimum variation.
     pub counting: Option<Counting>,
 }
 
@@ -54,10 +53,10 @@ impl Pair {
         }
     }
 
-    /// What is counted, if that is known of all blocks.
-    fn counted(&self) -> Option<Counted<'_>> {
+    /// The counted quantity, if it is known for all blocks.
+    fn counted(&self) -> Option<BlockSides<'_>> {
         let counting = self.counting.as_ref().filter(|_| self.enough())?;
-        Some(Counted { sides: [&self.before, &self.after], counting, apart: self.apart })
+        Some(BlockSides { sides: [&self.before, &self.after], counting, apart: self.apart })
     }
 
     /// Whether there are enough blocks for a verdict.
@@ -72,7 +71,7 @@ impl Pair {
             let known = squared_error(blocks[n]).unwrap_or(0.0);
             (self.shared[n].powi(2) + (drift.sides[n] - known).max(0.0)).sqrt()
         });
-        let mut difference = Difference::of(&self.before, &self.after, shared);
+        let mut difference = Difference::between(&self.before, &self.after, shared);
         if let Some(difference) = &mut difference {
             difference.freedom = difference.freedom.min(drift.freedom);
         }
@@ -148,12 +147,12 @@ impl Judged {
 struct Tested {
     /// The difference from the blocks, and of counts from what all pairs have in common.
     blocks: Difference,
-    /// Of counts: by how much the means vary.
+    /// For counts: the variance of the difference of means.
     variance: Option<Variance>,
     /// With the moderated drift of all pairs, if the sides were not interleaved and drift is not in
     /// `blocks`.
     pooled: Option<Difference>,
-    /// With the variation of this pair alone, each with the level at which it has to be passed.
+    /// With the variation of this pair alone, each with its level of significance.
     own: Vec<(Difference, f64)>,
 }
 
@@ -184,19 +183,20 @@ fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
     let drifts: Vec<Option<(Drift, f64)>> = pairs
         .iter()
         .map(|pair| {
-            let drift = Drift::of(&pair.before, &pair.after)?;
+            let drift = Drift::between(&pair.before, &pair.after)?;
             let size = (mean(&pair.before).abs() + mean(&pair.after).abs()) / 2.0;
             (pair.apart && pair.enough()).then_some((drift, size))
         })
         .collect();
-    let counted: Vec<Option<Counted<'_>>> = pairs.iter().map(Pair::counted).collect();
+    let counted: Vec<Option<BlockSides<'_>>> = pairs.iter().map(Pair::counted).collect();
     let variances = variances(&counted);
     pairs
         .iter()
         .zip(drifts.iter().zip(moderated(&drifts)).zip(variances))
         .map(|(pair, ((own, pooled), variance))| {
-            let blocks =
-                pair.enough().then(|| Difference::of(&pair.before, &pair.after, pair.shared))??;
+            let blocks = pair
+                .enough()
+                .then(|| Difference::between(&pair.before, &pair.after, pair.shared))??;
             if let Some(variance) = variance {
                 let shared = pair.shared[0].powi(2) + pair.shared[1].powi(2);
                 let by = |factor: Factor| Difference {
@@ -221,7 +221,7 @@ fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
         .collect()
 }
 
-/// The interval on the ratio of a pair's means, and those of the means.
+/// The interval on the ratio of a pair's means, and the intervals on the means.
 fn intervals(
     pair: &Pair,
     variance: Option<&Variance>,
@@ -239,12 +239,12 @@ fn intervals(
         let ratio = ratio::ratio_of_means((means[0], means[1]), squared, freedom);
         return (ratio, [side(0), side(1)]);
     }
-    let drift = Drift::of(&pair.before, &pair.after).filter(|_| pair.apart);
+    let drift = Drift::between(&pair.before, &pair.after).filter(|_| pair.apart);
     let (shared, freedom) =
         drift.map_or((pair.shared, f64::INFINITY), |drift| (pair.widened(drift).0, drift.freedom));
     let ratio = ratio::ratio_of(&pair.before, &pair.after, shared, freedom);
     let side = |blocks: &Vec<f64>| {
-        let mean = Mean::of(blocks)?;
+        let mean = Mean::from_values(blocks)?;
         Some((mean.low?, mean.high?))
     };
     (ratio, blocks.map(side))

@@ -1,9 +1,8 @@
 //! Pure mathematics of measurements: histograms, quantiles, intervals, verdicts.
 //! Knows nothing of kernels or packets.
 //!
-//! The unit of every statistic is the block, one measured repetition: samples within a block share
-//! the state of the machine, so their number says nothing about their common error. It says how small
-//! that can be at best.
+//! The unit of every statistic is the block, one measured repetition: samples within a block share the state of the
+//! machine, so their number is no measure of their common error, only of its lower bound.
 
 pub mod counts;
 pub mod drift;

@@ -1,5 +1,5 @@
-//! Verdicts on real profiles of which the truth is known: testdata/profiles.csv has the samples of six
-//! runs by function and block, one after the other, of a program that was changed in every second one.
+//! Verdicts on real profiles whose truth is known: testdata/profiles.csv has the samples of six runs by function and
+//! block, one after the other, of a program that was changed in every second one.
 
 use std::collections::BTreeMap;
 

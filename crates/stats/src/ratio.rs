@@ -62,7 +62,7 @@ pub(crate) fn ratio_of(
     // The p-value of a ratio.
     let p = |ratio: f64| -> f64 {
         let scaled: Vec<f64> = before.iter().map(|v| v * ratio).collect();
-        let Some(difference) = Difference::of(&scaled, after, [shared[0] * ratio, shared[1]])
+        let Some(difference) = Difference::between(&scaled, after, [shared[0] * ratio, shared[1]])
         else {
             return 1.0;
         };
@@ -78,8 +78,8 @@ pub(crate) fn ratio_of(
     Some(ends(value, bounded, p))
 }
 
-/// The interval on the ratio of two means of which the squares of the standard errors are known, with
-/// these degrees of freedom. None if the first mean is not positive.
+/// The interval on the ratio of two means with known squares of standard errors and degrees of freedom. None if the
+/// first mean is not positive.
 pub(crate) fn ratio_of_means(
     (was, is): (f64, f64),
     squared: [f64; 2],
@@ -94,13 +94,13 @@ pub(crate) fn ratio_of_means(
     Some(ends(value, bounded, p))
 }
 
-/// The ratio of two means; none if the first is not positive, or it is no number.
+/// The ratio of two means; none if the first is not positive, or the ratio is not finite.
 fn value(was: f64, is: f64) -> Option<f64> {
     let value = (is / was).max(0.0);
     (was > 0.0 && is.is_finite() && value.is_finite()).then_some(value)
 }
 
-/// The interval about a ratio, of which each has a p-value.
+/// The interval of the ratios about a value, given their p-values.
 fn ends(value: f64, bounded: bool, p: impl Fn(f64) -> f64) -> Interval {
     let within = |ratio: f64| p(ratio) > OUTSIDE;
     let high = match bounded {

@@ -1,5 +1,5 @@
-//! Verdicts on made-up profiles of which the truth is known: samples that fall on functions, in blocks
-//! that vary by more than samples do, on machines that drift.
+//! Verdicts on made-up profiles whose truth is known: samples that fall on functions, in blocks that vary by more than
+//! samples do, on machines that drift.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -20,13 +20,13 @@ struct How {
     blocks: usize,
     /// Samples that come together: bursts of one function.
     burst: f64,
-    /// By how much each function's share varies from block to block, as a part of it.
+    /// The variation of each function's share from block to block, relative to it.
     noise: f64,
     /// Correlation of that from block to block.
     correlation: f64,
     /// A step of a function's share from block to block, as a part of it.
     walk: f64,
-    /// One in so many functions takes such steps.
+    /// One in this many functions takes such steps.
     walkers: usize,
     /// Whether one side is measured after the other.
     apart: bool,
@@ -56,7 +56,7 @@ impl Machine {
         Normal::standard().inverse_cdf(uniform)
     }
 
-    /// A number of events of which so many are expected.
+    /// A number of events, drawn with this expectation.
     fn poisson(&mut self, expected: f64) -> f64 {
         if expected > 200.0 {
             let about = expected + expected.sqrt() * self.normal();
@@ -171,14 +171,13 @@ fn tries() -> usize {
     asked.ok().and_then(|n| n.parse().ok()).unwrap_or(20)
 }
 
-/// Whether the blocks tell how much sides may differ. A function that drifts while most others don't,
-/// from one run to the next, can't be told from a change by a handful of blocks.
+/// Whether the blocks determine the possible difference of sides. With a handful of blocks, a function that drifts from
+/// one run to the next while most others don't looks like a change.
 fn can_tell(name: &str, how: How) -> bool {
     !(name == "drift of some" && how.apart)
 }
 
-/// Check that of twenty A/A pairs at least nineteen have no flagged function, on any machine whose blocks
-/// can tell.
+/// Check that at least nineteen of twenty A/A pairs have no flagged function, on any machine whose blocks can tell.
 #[test]
 fn nothing_is_flagged_where_nothing_changed() {
     let tries = tries();
@@ -191,10 +190,10 @@ fn nothing_is_flagged_where_nothing_changed() {
                 judged.iter().any(|j| j.verdict.differs())
             })
             .count();
-        let told = format!("{name}: {flagged} of {tries} flagged, {how:?}");
-        println!("{told}");
+        let line = format!("{name}: {flagged} of {tries} flagged, {how:?}");
+        println!("{line}");
         if can_tell(name, how) && flagged > tries / 20 {
-            wrong.push(told);
+            wrong.push(line);
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -225,15 +224,15 @@ fn a_tenth_of_three_percent_is_found() {
         }
         smallest.sort_by(f64::total_cmp);
         let middle = smallest[smallest.len() / 2];
-        let told = format!(
+        let line = format!(
             "{name}: {found} of {tries}, could see {middle:.3}, {others} others, covered {covered}, \
              {how:?}"
         );
-        println!("{told}");
+        println!("{line}");
         let can = name == "calm" || !how.apart && how.blocks >= 5 && name == "drift";
         let good = others <= tries / 10 && covered >= tries * 17 / 20;
         if can_tell(name, how) && !good || can && found < tries * 17 / 20 {
-            wrong.push(told);
+            wrong.push(line);
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -21,18 +21,17 @@ pub struct Goal {
     pub exceed_ratio: f64,
     /// Duration of a full-length trial, in seconds ("Goal Final Trial Duration").
     pub final_trial_s: f64,
-    /// Maximum time to classify a load, in seconds ("Goal Duration Sum"); at least that of a trial.
+    /// Maximum time to classify a load, in seconds ("Goal Duration Sum"); at least a trial's.
     pub duration_sum_s: f64,
-    /// Duration of the first trials, in seconds ("Goal Initial Trial Duration"); at most that of
-    /// the final ones.
+    /// Duration of the first trials, in seconds ("Goal Initial Trial Duration"); at most the final trials'.
     pub initial_trial_s: f64,
     /// Maximum final distance of the bounds, as a share of the upper one ("Goal Width").
     pub width: f64,
 }
 
 impl Goal {
-    /// The throughput of RFC 2544, section 26.1, as RFC 9971 has it ("MLRsearch Compliant
-    /// with RFC 2544"): no loss in a single trial of 60 s.
+    /// The throughput of RFC 2544, section 26.1, as in RFC 9971 ("MLRsearch Compliant with RFC 2544"): no loss in a
+    /// single trial of 60 s.
     pub fn rfc2544() -> Goal {
         Goal {
             loss_ratio: 0.0,
@@ -44,8 +43,7 @@ impl Goal {
         }
     }
 
-    /// For software on a machine with other load: trials of a second, most of which have to meet
-    /// the loss ratio.
+    /// For software on a machine with other load: trials of a second; most have to meet the loss ratio.
     pub fn repeated(loss_ratio: f64) -> Goal {
         Goal {
             loss_ratio,
@@ -74,7 +72,7 @@ impl Goal {
 pub enum SearchError {
     /// The lowest load is not above 0, or the highest not above the lowest.
     Loads,
-    /// There are no goals, or inconsistent ones.
+    /// The goals are missing or inconsistent.
     Goals,
 }
 
@@ -117,7 +115,7 @@ pub struct TrialResult {
 impl TrialResult {
     /// From counts. What the sender could not offer counts as lost, as the RFC recommends
     /// ("Measurer").
-    pub fn of(trial: Trial, forwarded: u64, effective_s: f64) -> TrialResult {
+    pub fn from_counts(trial: Trial, forwarded: u64, effective_s: f64) -> TrialResult {
         let intended = trial.load_pps * trial.duration_s;
         let loss_ratio = match intended > 0.0 {
             true => (1.0 - forwarded as f64 / intended).clamp(0.0, 1.0),
@@ -131,10 +129,10 @@ impl TrialResult {
 
 /// A trial with its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
-    /// The trial.
+pub struct MeasuredTrial {
+    /// The load and duration that were tried.
     pub trial: Trial,
-    /// The result.
+    /// Its loss ratio and effective duration.
     pub result: TrialResult,
 }
 
@@ -181,13 +179,13 @@ pub struct Search {
     min_pps: f64,
     max_pps: f64,
     /// By load: the bits of positive numbers have the same order.
-    trials: BTreeMap<u64, Vec<Measured>>,
+    trials: BTreeMap<u64, Vec<MeasuredTrial>>,
     count: usize,
     goal: usize,
     phase: u32,
     /// The load that is being measured until it is classified.
     focus: Option<f64>,
-    /// Number of steps in this phase, by which they grow.
+    /// Number of steps in this phase, which determines their size.
     steps: i32,
     /// Bounds of the phase before.
     hints: (Option<f64>, Option<f64>),
@@ -245,15 +243,15 @@ impl Search {
     pub fn record(&mut self, trial: Trial, result: TrialResult) {
         self.count += 1;
         let at = self.trials.entry(trial.load_pps.to_bits()).or_default();
-        at.push(Measured { trial, result });
+        at.push(MeasuredTrial { trial, result });
     }
 
     /// Every trial so far, by load.
-    pub fn trials(&self) -> impl Iterator<Item = &Measured> {
+    pub fn trials(&self) -> impl Iterator<Item = &MeasuredTrial> {
         self.trials.values().flatten()
     }
 
-    /// The current result for each goal, in their order; final when there is no next trial.
+    /// The current result for each goal, in their order; final when no trial follows.
     pub fn result(&self) -> Vec<GoalResult> {
         self.goals.iter().map(|goal| self.result_for(goal)).collect()
     }
@@ -310,7 +308,7 @@ impl Search {
         }
     }
 
-    fn at(&self, load: f64) -> &[Measured] {
+    fn at(&self, load: f64) -> &[MeasuredTrial] {
         let at = self.trials.get(&load.to_bits());
         at.map_or(&[], Vec::as_slice)
     }
@@ -364,7 +362,7 @@ impl Search {
         }
         // The highest load first: its forwarding rate is close to the limit.
         let at_most = self.at(self.max_pps);
-        let is_low = |m: &Measured| m.result.loss_ratio <= goal.loss_ratio;
+        let is_low = |m: &MeasuredTrial| m.result.loss_ratio <= goal.loss_ratio;
         match self.carried_at_most() {
             Some(carried) if !at_most.iter().all(is_low) => carried,
             _ => self.max_pps,

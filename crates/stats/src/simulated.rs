@@ -1,4 +1,4 @@
-//! Verdicts on made-up runs of which the truth is known.
+//! Verdicts on made-up runs whose truth is known.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -52,7 +52,7 @@ impl Machine {
     }
 }
 
-/// Check that runs of the same are told apart in no more than one of twenty tries.
+/// Check that identical runs are judged different in at most one of twenty tries.
 #[test]
 fn nothing_is_found_where_nothing_is() {
     const TRIES: usize = 60;
@@ -92,8 +92,7 @@ fn what_is_planted_is_found() {
     assert!(others <= TRIES / 10, "{others} false ones");
 }
 
-/// Check that a change of the smallest size that a run says it could have seen is
-/// seen in about four of five.
+/// Check that a change of the smallest size that a run claims to detect is detected in about four of five.
 #[test]
 fn the_smallest_change_is_seen() {
     const TRIES: usize = 40;
@@ -145,9 +144,8 @@ impl Machine {
     }
 }
 
-/// Check that two runs of the same on a machine that drifts slowly are told apart in
-/// no more than one of twenty tries, whether all drifts or each function for itself;
-/// and that this is so since drift is allowed for.
+/// Check that identical runs on a slowly drifting machine are judged different in at most one of twenty tries, whether
+/// all drifts or each function for itself; and that this is due to the allowance for drift.
 #[test]
 fn drift_is_no_change() {
     const TRIES: usize = 20;
@@ -168,9 +166,9 @@ fn drift_is_no_change() {
                 without += flagged(&pairs);
             }
         }
-        let told = format!("{blocks} blocks, drift {whole} and {own}: {with} and {without}");
-        assert!(with <= TRIES / 20, "{told}");
-        assert!(blocks == 5 || without >= TRIES / 8, "{told}");
+        let message = format!("{blocks} blocks, drift {whole} and {own}: {with} and {without}");
+        assert!(with <= TRIES / 20, "{message}");
+        assert!(blocks == 5 || without >= TRIES / 8, "{message}");
     }
 }
 

@@ -1,5 +1,4 @@
-//! Student's distribution, for all arguments: where they say nothing, neither does the result, instead of
-//! being NaN or a panic.
+//! Student's distribution, for all arguments: meaningless ones give a neutral result, not NaN or a panic.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -14,7 +13,7 @@ fn student(freedom: f64) -> Option<StudentsT> {
     (freedom >= LEAST_FREEDOM).then(|| StudentsT::new(0.0, 1.0, freedom).ok())?
 }
 
-/// The two-sided p-value of a difference with a standard error: 1 where that can't be said.
+/// The two-sided p-value of a difference with a standard error: 1 where it is undefined.
 pub(crate) fn tails(value: f64, error: f64, freedom: f64) -> f64 {
     if value == 0.0 || !value.is_finite() || !error.is_finite() {
         return 1.0;
@@ -29,7 +28,7 @@ pub(crate) fn tails(value: f64, error: f64, freedom: f64) -> f64 {
     }
 }
 
-/// The number of standard errors that a share of the distribution is below; none where that can't be said.
+/// The number of standard errors that a share of the distribution is below; none where it is undefined.
 pub(crate) fn quantile(share: f64, freedom: f64) -> Option<f64> {
     let found = match student(freedom)? {
         normal if normal.freedom().is_infinite() => {
@@ -44,7 +43,7 @@ pub(crate) fn quantile(share: f64, freedom: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Check against tables, and that the ends of what is known are continuous.
+    /// Check against tables, and that the ends of the known range are continuous.
     #[test]
     fn as_in_tables() {
         assert!((quantile(0.975, 2.0).unwrap() - 4.302_652_73).abs() < 1e-7);
@@ -54,7 +53,7 @@ mod tests {
         assert!((below - above).abs() < 1e-6, "{below} {above}");
     }
 
-    /// Check that what says nothing is no difference, and has no interval.
+    /// Check that meaningless arguments give no difference and no interval.
     #[test]
     fn what_says_nothing() {
         let (nan, infinite) = (f64::NAN, f64::INFINITY);

@@ -12,7 +12,7 @@ use crate::halving::{Halving, front};
 use crate::histogram;
 use crate::judge::{Judged, Pair, Verdict, judge};
 use crate::ratio::{Interval, ratio};
-use crate::search::{Goal, Measured, Search, Trial, TrialResult, classify, conditional_pps};
+use crate::search::{Goal, MeasuredTrial, Search, Trial, TrialResult, classify, conditional_pps};
 use crate::trend::Trend;
 use crate::welch::{Difference, Mean, mean};
 
@@ -119,11 +119,11 @@ fn verdicts() {
         for Pair { before, after, shared, .. } in &pairs {
             ratio(before, after, *shared).iter().for_each(sound);
             mean(before);
-            if let Some(mean) = Mean::of(before) {
+            if let Some(mean) = Mean::from_values(before) {
                 let ends = [Some(mean.value), mean.low, mean.high];
                 assert!(ends.iter().flatten().all(|n| n.is_finite()), "{mean:?}");
             }
-            if let Some(difference) = Difference::of(before, after, *shared) {
+            if let Some(difference) = Difference::between(before, after, *shared) {
                 let p = difference.p(dice.one(3));
                 assert!((0.0..=1.0).contains(&p), "{difference:?}");
                 let level = dice.one(1).abs().min(1.0);
@@ -131,7 +131,7 @@ fn verdicts() {
             }
         }
         let drifts: Vec<Option<(Drift, f64)>> = (pairs.iter())
-            .map(|pair| Some((Drift::of(&pair.before, &pair.after)?, dice.one(4))))
+            .map(|pair| Some((Drift::between(&pair.before, &pair.after)?, dice.one(4))))
             .collect();
         assert_eq!(moderated(&drifts).len(), drifts.len());
         for (drift, _) in drifts.iter().flatten() {
@@ -163,7 +163,7 @@ fn series() {
     let mut dice = Dice(Pcg64Mcg::seed_from_u64(2));
     for _ in 0..2_000 {
         let (times, values) = (dice.blocks(), dice.blocks());
-        if let Some(trend) = Trend::of(&times, &values) {
+        if let Some(trend) = Trend::fit(&times, &values) {
             let all = [trend.slope, trend.low, trend.high, trend.p, trend.mean];
             assert!(all.iter().all(|n| n.is_finite()), "{trend:?}\n{times:?}\n{values:?}");
             trend.is_there();
@@ -235,17 +235,17 @@ fn searches() {
         while let Some(trial) = search.next_trial() {
             let result = TrialResult {
                 loss_ratio: dice.one(4),
-                ..TrialResult::of(trial, dice.0.next_u64(), dice.one(4))
+                ..TrialResult::from_counts(trial, dice.0.next_u64(), dice.one(4))
             };
             search.record(trial, result);
-            trials.push(Measured { trial, result });
+            trials.push(MeasuredTrial { trial, result });
         }
         assert!(search.trials().count() <= 2_000);
         assert_eq!(search.result().len(), 1);
         classify(&trials, &goal);
         conditional_pps(dice.one(4), &trials, &goal);
         let trial = Trial { load_pps: dice.one(6), duration_s: dice.one(6) };
-        let loss = TrialResult::of(trial, 3, 1.0).loss_ratio;
+        let loss = TrialResult::from_counts(trial, 3, 1.0).loss_ratio;
         assert!((0.0..=1.0).contains(&loss), "{trial:?} {loss}");
     }
 }

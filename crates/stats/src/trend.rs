@@ -1,11 +1,10 @@
 //! Whether a figure drifts over a run: trends and steps of a series of blocks.
 //!
-//! - The trend is the median of all slopes between two blocks: Theil (1950), Sen, "Estimates of the
-//!   regression coefficient based on Kendall's tau", J. Am. Stat. Assoc. 63 (1968), whose interval it
-//!   has. Outliers don't matter.
-//! - Whether there is one, Kendall's S says: Mann, Econometrica 13 (1945). Neighbouring blocks are alike
-//!   without any trend, which makes S vary more; by how much, the autocorrelation of ranks says: Hamed
-//!   and Rao, "A modified Mann-Kendall trend test for autocorrelated data", J. Hydrology 204 (1998).
+//! - The trend is the median of all slopes between two blocks: Theil (1950), Sen, "Estimates of the regression
+//!   coefficient based on Kendall's tau", J. Am. Stat. Assoc. 63 (1968), also for its interval. Outliers don't matter.
+//! - Whether a trend exists is tested by Kendall's S: Mann, Econometrica 13 (1945). Neighbouring blocks are alike
+//!   without any trend, which makes S vary more, by an amount from the autocorrelation of ranks: Hamed and Rao, "A
+//!   modified Mann-Kendall trend test for autocorrelated data", J. Hydrology 204 (1998).
 //! - A step is looked for as by Pettitt, Appl. Statist. 28 (1979).
 
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -52,9 +51,9 @@ pub struct Step {
 }
 
 impl Trend {
-    /// The trend of values at such times, in the order of these. None if there are fewer than
-    /// [`FEWEST`], if all are at one time, or if that or a slope is no number.
-    pub fn of(times: &[f64], values: &[f64]) -> Option<Trend> {
+    /// The trend of values at these times, in their order. None if they are fewer than [`FEWEST`], if all are at one
+    /// time, or if a time or slope is not a number.
+    pub fn fit(times: &[f64], values: &[f64]) -> Option<Trend> {
         let n = values.len();
         if n < FEWEST || times.len() != n || times.iter().chain(values).any(|v| !v.is_finite()) {
             return None;
@@ -108,7 +107,7 @@ impl Trend {
         self.p < LEVEL
     }
 
-    /// By how much it may change in one unit of time, either way, at most.
+    /// The maximum change in one unit of time, either way.
     pub fn most(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
@@ -134,7 +133,7 @@ fn two_sided(distance: f64) -> f64 {
     (2.0 * Normal::standard().sf(distance)).min(1.0)
 }
 
-/// The variance of Kendall's S of independent values, some of which are equal.
+/// The variance of Kendall's S of independent values, with ties.
 fn variance_of_s(values: &[f64]) -> f64 {
     let part = |n: f64| n * (n - 1.0) * (2.0 * n + 5.0);
     let mut sorted = values.to_vec();
@@ -143,8 +142,8 @@ fn variance_of_s(values: &[f64]) -> f64 {
     (part(values.len() as f64) - ties) / 18.0
 }
 
-/// How much more S varies since neighbours are alike: from the autocorrelation of the ranks of what
-/// the trend leaves. Never less than 1, since what a few blocks estimate may be below by chance.
+/// The inflation of S's variance by similar neighbours: from the autocorrelation of the ranks of residuals. At least 1,
+/// since a few blocks may give less by chance.
 fn inflation(times: &[f64], values: &[f64], slope: f64) -> f64 {
     let left: Vec<f64> =
         (values.iter().zip(times)).map(|(value, time)| value - slope * time).collect();
@@ -197,7 +196,7 @@ fn pettitt(values: &[f64]) -> Option<Step> {
     let mut k = 0.0_f64;
     for (at, rank) in (1..n).zip(&ranks) {
         sum += rank;
-        // U of Mann and Whitney, of those before against those after.
+        // U of Mann and Whitney, of the values before against the values after.
         k = k.max((2.0 * sum - at as f64 * (n as f64 + 1.0)).abs());
     }
     let places = LEAST_SIDE..=n - LEAST_SIDE;
@@ -218,7 +217,7 @@ fn remains(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - level).abs()).sum()
 }
 
-/// Steps of series whose neighbours are alike are asked for more.
+/// A step's p-value is inflated where neighbours are alike.
 fn inflation_of_p(inflation: f64) -> f64 {
     inflation.powi(4)
 }
@@ -251,7 +250,7 @@ mod tests {
             Normal::standard().inverse_cdf(uniform)
         }
 
-        /// Values that vary by 2 %, of which part `alike` of each is the one before's.
+        /// Values that vary by 2 %; the part `alike` of each is its predecessor's.
         fn run(&mut self, alike: f64, of: impl Fn(f64) -> f64) -> (Vec<f64>, Vec<f64>) {
             let mut noise = self.normal();
             let mut values = Vec::new();
@@ -265,7 +264,7 @@ mod tests {
 
         fn trend(&mut self, alike: f64, of: impl Fn(f64) -> f64) -> Trend {
             let (times, values) = self.run(alike, of);
-            Trend::of(&times, &values).unwrap()
+            Trend::fit(&times, &values).unwrap()
         }
     }
 
@@ -289,8 +288,7 @@ mod tests {
         }
     }
 
-    /// Check that a drift of 1 % an hour is found in at least 19 of 20, and that the interval has it
-    /// in about as many.
+    /// Check that a drift of 1 % an hour is found in at least 19 of 20, and is within the interval in about as many.
     #[test]
     fn drift_is_found_with_its_size() {
         const TRIES: usize = 100;
@@ -307,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Check that a step is found, where it is and with its size, and that a line is none.
+    /// Check that a step is found, where it is and with its size, and not in a line.
     #[test]
     fn steps() {
         const TRIES: usize = 40;
@@ -327,7 +325,7 @@ mod tests {
         assert!(lines <= TRIES / 20, "{lines}");
     }
 
-    /// Check that of many functions only those that drift are found, with false discoveries controlled.
+    /// Check that only the functions that drift are found among many, with false discoveries controlled.
     #[test]
     fn of_many_functions() {
         const RUNS: usize = 20;
@@ -351,12 +349,12 @@ mod tests {
     #[test]
     fn edges() {
         let times: Vec<f64> = (0..20).map(f64::from).collect();
-        assert_eq!(Trend::of(&times[..9], &times[..9]), None);
-        assert_eq!(Trend::of(&[1.0; 20], &times), None);
-        let even = Trend::of(&times, &[5.0; 20]).unwrap();
+        assert_eq!(Trend::fit(&times[..9], &times[..9]), None);
+        assert_eq!(Trend::fit(&[1.0; 20], &times), None);
+        let even = Trend::fit(&times, &[5.0; 20]).unwrap();
         assert!(!even.is_there() && even.step.is_none());
         assert_eq!((even.slope, even.most(), even.p), (0.0, 0.0, 1.0));
-        let line = Trend::of(&times, &times).unwrap();
+        let line = Trend::fit(&times, &times).unwrap();
         assert!(line.is_there() && line.step.is_none());
         assert_eq!((line.slope, line.low, line.high), (1.0, 1.0, 1.0));
         // S of a line is all pairs: its variance without ties is n(n-1)(2n+5)/18.

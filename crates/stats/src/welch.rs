@@ -48,7 +48,7 @@ pub(crate) fn reach(freedom: f64) -> Option<f64> {
 /// A mean with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
-    /// The mean.
+    /// The arithmetic mean.
     pub value: f64,
     /// The lower end of the 95 % interval; none for fewer than two values.
     pub low: Option<f64>,
@@ -59,9 +59,9 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// The mean of those values that are numbers, with Student's interval. None without any. If no
-    /// value is negative, as for rates and times, neither are the ends.
-    pub fn of(values: &[f64]) -> Option<Mean> {
+    /// The mean of the finite values, with Student's interval. None without any. If no value is negative, as for rates
+    /// and times, neither are the ends.
+    pub fn from_values(values: &[f64]) -> Option<Mean> {
         let values = &*finite(values);
         if values.is_empty() {
             return None;
@@ -96,7 +96,7 @@ pub struct Difference {
 impl Difference {
     /// The difference of two samples. `shared` is a standard error of each mean that more blocks
     /// don't reduce. None if a side has fewer than two values.
-    pub fn of(before: &[f64], after: &[f64], shared: [f64; 2]) -> Option<Difference> {
+    pub fn between(before: &[f64], after: &[f64], shared: [f64; 2]) -> Option<Difference> {
         let (a, b) = (squared_error(before)?, squared_error(after)?);
         let sum = a + b;
         // Welch and Satterthwaite, by shares, which neither overflow nor vanish; without any spread, the maximum.
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn as_in_r() {
         let found =
-            Difference::of(&[3.0, 4.0, 1.0, 2.1], &[490.2, 340.0, 433.9], [0.0; 2]).unwrap();
+            Difference::between(&[3.0, 4.0, 1.0, 2.1], &[490.2, 340.0, 433.9], [0.0; 2]).unwrap();
         assert!((found.freedom - 2.000_85).abs() < 1e-4, "{found:?}");
         assert!((found.p(0.0) - 0.010_751_561).abs() < 1e-8, "{}", found.p(0.0));
     }
@@ -148,27 +148,27 @@ mod tests {
     /// Check an interval against R's: t.test(c(3, 4, 1, 2.1)).
     #[test]
     fn interval_as_in_r() {
-        let found = Mean::of(&[3.0, 4.0, 1.0, 2.1]).unwrap();
+        let found = Mean::from_values(&[3.0, 4.0, 1.0, 2.1]).unwrap();
         assert_eq!((found.value, found.of), (2.525, 4));
         assert!((found.low.unwrap() - 0.489_83).abs() < 1e-4, "{found:?}");
         assert!((found.high.unwrap() - 4.560_17).abs() < 1e-4, "{found:?}");
-        assert_eq!(Mean::of(&[7.0]).unwrap().low, None);
-        assert_eq!(Mean::of(&[1.0, 9.0]).unwrap().low, Some(0.0));
-        assert!(Mean::of(&[-1.0, 9.0]).unwrap().low.unwrap() < -1.0);
-        assert_eq!(Mean::of(&[]), None);
+        assert_eq!(Mean::from_values(&[7.0]).unwrap().low, None);
+        assert_eq!(Mean::from_values(&[1.0, 9.0]).unwrap().low, Some(0.0));
+        assert!(Mean::from_values(&[-1.0, 9.0]).unwrap().low.unwrap() < -1.0);
+        assert_eq!(Mean::from_values(&[]), None);
     }
 
     /// Check equal and different samples without spread.
     #[test]
     fn without_spread() {
-        let same = Difference::of(&[5.0; 3], &[5.0; 3], [0.0; 2]).unwrap();
+        let same = Difference::between(&[5.0; 3], &[5.0; 3], [0.0; 2]).unwrap();
         assert_eq!(same.p(0.0), 1.0);
-        let other = Difference::of(&[5.0; 3], &[5.1; 3], [0.0; 2]).unwrap();
+        let other = Difference::between(&[5.0; 3], &[5.1; 3], [0.0; 2]).unwrap();
         assert!(other.p(1e-9) < 1e-9);
         assert!(other.smallest(0.05) < 1e-9);
         // A shared error counts nevertheless.
-        let unsure = Difference::of(&[5.0; 3], &[5.1; 3], [0.1; 2]).unwrap();
+        let unsure = Difference::between(&[5.0; 3], &[5.1; 3], [0.1; 2]).unwrap();
         assert!(unsure.p(1e-9) > 0.3);
-        assert!(Difference::of(&[5.0], &[5.1; 3], [0.0; 2]).is_none());
+        assert!(Difference::between(&[5.0], &[5.1; 3], [0.0; 2]).is_none());
     }
 }

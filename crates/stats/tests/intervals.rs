@@ -1,5 +1,5 @@
-//! What intervals and verdicts are worth with few blocks, on made-up blocks of which the
-//! truth is known: normal ones, and skewed ones, as times are.
+//! The quality of intervals and verdicts with few blocks, on made-up blocks whose truth is known: normal ones, and
+//! skewed ones, as times are.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,13 +11,13 @@ use netplumb_stats::welch::Mean;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// Repetitions of each case. Where 95 % is the truth, a share of so many is off by more
-/// than [`ERROR`] in one of a thousand.
+/// Repetitions of each case. Where 95 % is the truth, a share of these is off by more than [`ERROR`] in one of a
+/// thousand.
 const TRIES: usize = 4_000;
 const ERROR: f64 = 0.011;
 const LEVEL: f64 = 0.95;
 
-/// What blocks are like.
+/// The distribution of blocks.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Normal,
@@ -83,8 +83,8 @@ fn ratios_are_covered() {
     }
 }
 
-/// Check that it holds nearly as often where one side varies by much and the other by
-/// little: skewed blocks of one side alone are what is hardest.
+/// Check that it holds nearly as often where one side varies by much and the other by little: skewed blocks of one side
+/// alone are the hardest case.
 #[test]
 fn sides_that_vary_unlike_each_other() {
     let mut random = Pcg64Mcg::seed_from_u64(2);
@@ -146,7 +146,7 @@ fn verdicts() {
 fn noise_is_told() {
     let mut random = Pcg64Mcg::seed_from_u64(4);
     let mut blind = |spread: f64| {
-        let told = (0..500)
+        let blind_runs = (0..500)
             .filter(|_| {
                 let mut side = || blocks(&mut random, Shape::Lognormal, 3, 100.0, spread);
                 let (before, after) = (side(), side());
@@ -156,7 +156,7 @@ fn noise_is_told() {
                 judged.is_blind()
             })
             .count();
-        told as f64 / 500.0
+        blind_runs as f64 / 500.0
     };
     assert!(blind(0.02) < 0.02);
     assert!(blind(0.6) > 0.8);
@@ -171,7 +171,8 @@ fn means_are_covered() {
         for (shape, spread) in EVEN {
             let covered = (0..TRIES)
                 .filter(|_| {
-                    let mean = Mean::of(&blocks(&mut random, shape, many, 100.0, spread)).unwrap();
+                    let mean = Mean::from_values(&blocks(&mut random, shape, many, 100.0, spread))
+                        .unwrap();
                     assert!(mean.low.unwrap() >= 0.0, "{mean:?}");
                     mean.low.unwrap() <= 100.0 && 100.0 <= mean.high.unwrap()
                 })

@@ -10,8 +10,8 @@ mod times;
 
 use std::collections::BTreeSet;
 
-use netplumb_model::bench::{Measured, quantities as rates};
-use netplumb_model::quantity::{Calls, Item, Kind, Of, Quantity};
+use netplumb_model::bench::{BlockRates, quantities as rates};
+use netplumb_model::quantity::{Calls, FigureKey, Kind, Quantity, Subject};
 use netplumb_model::recording::{Block, Recording};
 
 /// Maximum depth of the tree. A kernel stack has room for some hundred frames; the accounting stops
@@ -99,7 +99,7 @@ fn ids(recording: &Recording) -> Result<(), String> {
             return Err(missing("cost", row, "node", cost.node));
         }
     }
-    // Their nodes, blocks and quantities are those of costs.
+    // Their nodes, blocks and quantities are the costs'.
     for (row, samples) in recording.samples.iter().enumerate() {
         let mut all = samples.threads().iter();
         if let Some(thread) = all.find(|id| !fits(**id, recording.threads.len())) {
@@ -158,9 +158,9 @@ fn texts(recording: &Recording) -> Result<(), String> {
     let notes = recording.notes.values();
     let of_arms = notes.flat_map(|notes| notes.facts.iter().chain(&notes.inert));
     let facts = recording.environment.iter().chain(of_arms);
-    let facts = facts.chain(recording.unwatched.values().flatten()).chain(&recording.untried);
+    let facts = facts.chain(recording.not_measured.values().flatten()).chain(&recording.not_tried);
     let bytes: usize = facts.map(|(key, value)| key.len() + value.len()).sum();
-    let bytes = bytes + recording.all_shed().into_iter().map(str::len).sum::<usize>();
+    let bytes = bytes + recording.all_over_budget().into_iter().map(str::len).sum::<usize>();
     let made = recording.arms.iter().map(|arm| {
         let from = arm.made.as_ref().map_or(0, |made| made.from.len());
         from + arm.scanned().map_or(0, |(_, setting, _)| setting.len())
@@ -295,10 +295,10 @@ fn scalars(recording: &Recording) -> Result<(), String> {
             format!("table scalar, row {row}: dangling reference to {what} {id}")
         };
         match scalar.of {
-            Of::Arm(arm) if arm as usize >= recording.arms.len() => {
+            Subject::Arm(arm) if arm as usize >= recording.arms.len() => {
                 return Err(missing("arm", arm));
             }
-            Of::Block(block) if block as usize >= recording.blocks.len() => {
+            Subject::Block(block) if block as usize >= recording.blocks.len() => {
                 return Err(missing("block", block));
             }
             _ => {}
@@ -306,7 +306,7 @@ fn scalars(recording: &Recording) -> Result<(), String> {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
             return Err(missing("quantity", scalar.quantity));
         };
-        let Item { number, label } = &scalar.item;
+        let FigureKey { number, label } = &scalar.item;
         for (item, has, what) in [
             ("number", number.is_some(), &quantity.number),
             ("label", label.is_some(), &quantity.label),
@@ -339,9 +339,9 @@ fn scalars(recording: &Recording) -> Result<(), String> {
     fits("hop_dropped", "packets", hops.flat_map(|h| h.dropped.values().copied()))
 }
 
-/// For a bench, the ledger of a block equals that of its hops.
+/// For a bench, the ledger of a block equals its hops'.
 fn ledgers(recording: &Recording) -> Result<(), String> {
-    let all = Measured::all_of(recording);
+    let all = BlockRates::all_of(recording);
     for (row, (block, measured)) in recording.blocks.iter().zip(&all).enumerate() {
         if measured.hops.is_empty() {
             continue;

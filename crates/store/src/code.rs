@@ -80,7 +80,7 @@ fn pack(all: &[FunctionCode]) -> rusqlite::Result<Vec<u8>> {
     zlib(&columns)
 }
 
-/// As many functions and instructions as there are said to be, and nothing else.
+/// Exactly these numbers of functions and instructions.
 fn unpack(packed: &[u8], arm: u32, functions: u64, insns: u64) -> Option<Vec<FunctionCode>> {
     let bytes = unzlib(packed, (functions + insns) * MAX_BYTES)?;
     let rest = &mut bytes.as_slice();

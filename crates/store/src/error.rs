@@ -14,7 +14,7 @@ pub enum StoreError {
     /// It can't be opened.
     #[error("can't read {}: {why}", .path.display())]
     Unreadable {
-        /// The file.
+        /// The path as the caller gave it.
         path: PathBuf,
         /// Why.
         why: String,
@@ -22,21 +22,21 @@ pub enum StoreError {
     /// It is not a recording.
     #[error("{}: not a Netplumb recording", .0.display())]
     NotOurs(PathBuf),
-    /// It was written by a later version.
+    /// Its schema has another version.
     #[error(
-        "{}: unsupported schema version {found} (this plumb supports up to {VERSION}); \
-         use a newer plumb", .path.display()
+        "{}: unsupported schema version {found} (this plumb reads {VERSION}); {}",
+        .path.display(), other_plumb(*.found)
     )]
-    Newer {
-        /// The file.
+    OtherVersion {
+        /// The path as the caller gave it.
         path: PathBuf,
-        /// Its version.
+        /// SQLite's `user_version`.
         found: i32,
     },
     /// It is truncated, damaged or inconsistent.
     #[error("{}: the recording is truncated or damaged ({why})", .path.display())]
     Damaged {
-        /// The file.
+        /// The path as the caller gave it.
         path: PathBuf,
         /// The message of SQLite, or the inconsistency.
         why: String,
@@ -47,7 +47,7 @@ pub enum StoreError {
         .path.display(), saved_before(*.saved)
     )]
     Full {
-        /// The file.
+        /// The recording that is being written.
         path: PathBuf,
         /// Whether earlier contents of this run are in it.
         saved: bool,
@@ -55,7 +55,7 @@ pub enum StoreError {
     /// It can't be written.
     #[error("can't write {}: {why}", .path.display())]
     Write {
-        /// The file.
+        /// The recording that was to be written.
         path: PathBuf,
         /// Why.
         why: String,
@@ -66,7 +66,7 @@ pub enum StoreError {
         .path.display()
     )]
     NoFile {
-        /// The target.
+        /// The path as the caller gave it.
         path: PathBuf,
         /// What it is.
         what: &'static str,
@@ -82,11 +82,18 @@ pub enum StoreError {
         .path.display(), by(*.pid)
     )]
     Busy {
-        /// The file.
+        /// The name that the other run has locked.
         path: PathBuf,
         /// The process of the other run, if known.
         pid: Option<u32>,
     },
+}
+
+fn other_plumb(found: i32) -> &'static str {
+    match found > VERSION {
+        true => "use a newer plumb",
+        false => "measure again: earlier schemas were never released",
+    }
 }
 
 fn saved_before(saved: bool) -> &'static str {

@@ -2,15 +2,14 @@
 //! if the writer is killed at any time.
 //!
 //! `application_id` identifies recordings and `user_version` the schema. Each write is one
-//! transaction, so readers find complete blocks; in a recording that was not finished, the key
-//! `complete` says so.
+//! transaction, so readers find complete blocks; the key `complete` shows if a recording was
+//! not finished.
 
 mod check;
 mod code;
 mod error;
 mod lock;
 mod nodes;
-mod old;
 mod open;
 mod output;
 mod packed;
@@ -31,7 +30,7 @@ pub use write::Writer;
 pub const APPLICATION_ID: i32 = i32::from_be_bytes(*b"NPLB");
 
 /// The schema that this program writes.
-pub const VERSION: i32 = 4;
+pub const VERSION: i32 = 5;
 
 const SCHEMA: &str = include_str!("schema.sql");
 

@@ -6,7 +6,7 @@ use netplumb_model::tree::NodeId;
 use rusqlite::{Connection, Transaction, params};
 
 use crate::packed::{self, CHUNK};
-use crate::row::{Wrong, each, get, numbered};
+use crate::row::{Wrong, each, get};
 
 /// Nodes that are packed, which a small file could have very many of: those with greater ids are rows.
 const MAX_PACKED: usize = 1 << 24;
@@ -128,11 +128,6 @@ pub(crate) fn load(c: &Connection) -> Result<Vec<Node>, Wrong> {
         push(&mut all, id, node)?;
     }
     Ok(all)
-}
-
-/// Read the nodes of an older version, which are rows.
-pub(crate) fn old(c: &Connection) -> Result<Vec<Node>, Wrong> {
-    numbered(c, "node", "parent, function, tail", row)
 }
 
 fn row(r: &rusqlite::Row<'_>) -> Result<Node, Wrong> {

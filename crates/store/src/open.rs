@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags, ffi};
 use tempfile::TempDir;
 
 use crate::error::{damaged, reading};
-use crate::{APPLICATION_ID, SCHEMA, StoreError, VERSION, old};
+use crate::{APPLICATION_ID, SCHEMA, StoreError, VERSION};
 
 /// The magic of SQLite files.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -40,8 +40,6 @@ const STEPS_AT_ONCE: i32 = 10_000;
 /// An open recording.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
-    /// Its schema version: the current one, or the last that [`old`] reads.
-    pub(crate) version: i32,
     /// The directory of a copy, if one was made. Dropped last.
     _copy: Option<TempDir>,
 }
@@ -75,57 +73,25 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
         return Err(damaged(path, WAL));
     }
     let steps = STEPS.saturating_add(metadata.len().saturating_mul(STEPS_PER_BYTE));
-    let (file, version, copy) = match begin(&whole, path, steps) {
+    let (connection, copy) = match begin(&whole, path, steps) {
         // A writer was killed in a transaction, which has to be rolled back. That needs writing, so
         // it is done in a copy.
         Err(Begin::Interrupted) => {
             let copy = rolled_back(&whole, &journal, path)?;
-            let (file, version) = begin(&copy.path().join(COPY), path, steps)
+            let file = begin(&copy.path().join(COPY), path, steps)
                 .map_err(|error| error.into_error(path))?;
-            (file, version, Some(copy))
+            (file, Some(copy))
         }
-        other => {
-            let (file, version) = other.map_err(|error| error.into_error(path))?;
-            (file, version, None)
-        }
+        other => (other.map_err(|error| error.into_error(path))?, None),
     };
     let wrong = reading(path);
-    // Older ones are migrated to the last version before this one.
-    let wanted = match version {
-        VERSION => VERSION,
-        _ => old::LAST,
-    };
-    let expected = expected(path, wanted)?;
     // Before any other query of the schema.
-    for table in &expected {
-        let found = Table::of(&file, &table.name).map_err(&wrong)?;
-        let may_lack = version < wanted || ADDED.contains(&table.name.as_str());
-        if may_lack && found.is_none() {
-            continue;
-        }
-        (table.matches(found, version, wanted)).map_err(|why| damaged(path, why))?;
-        sound(&file, &table.name, path)?;
+    for table in expected().map_err(&wrong)? {
+        let found = Table::read(&connection, &table.name).map_err(&wrong)?;
+        (table.matches(found)).map_err(|why| damaged(path, why))?;
+        sound(&connection, &table.name, path)?;
     }
-    let connection = if version < wanted {
-        let copy = migrated(&file, version, steps).map_err(&wrong)?;
-        for table in &expected {
-            let found = Table::of(&copy, &table.name).map_err(&wrong)?;
-            (table.matches(found, wanted, wanted)).map_err(|why| damaged(path, why))?;
-        }
-        copy
-    } else {
-        file
-    };
-    Ok(Opened { connection, version: wanted, _copy: copy })
-}
-
-/// Tables that were added to the current version after it was first written: all are there, or none.
-pub(crate) const ADDED: [&str; 4] =
-    ["span_group", "span_group_bucket", "span_slice", "span_slice_bucket"];
-
-/// Whether a file has a table.
-pub(crate) fn has_table(file: &Connection, name: &str) -> rusqlite::Result<bool> {
-    Ok(Table::of(file, name)?.is_some())
+    Ok(Opened { connection, _copy: copy })
 }
 
 const WAL: &str = "it is in SQLite's WAL mode, which recordings never use: run `sqlite3 FILE \
@@ -173,8 +139,8 @@ impl Begin {
     }
 }
 
-/// Open the file for reading; returns its schema version.
-fn begin(file: &Path, path: &Path, steps: u64) -> Result<(Connection, i32), Begin> {
+/// Open the file for reading.
+fn begin(file: &Path, path: &Path, steps: u64) -> Result<Connection, Begin> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let begun = || -> rusqlite::Result<(Connection, i32, i32)> {
         let mut connection = Connection::open_with_flags(file, flags)?;
@@ -191,10 +157,10 @@ fn begin(file: &Path, path: &Path, steps: u64) -> Result<(Connection, i32), Begi
     if application != APPLICATION_ID {
         return Err(Begin::Other(StoreError::NotOurs(path.into())));
     }
-    if version > VERSION {
-        return Err(Begin::Other(StoreError::Newer { path: path.into(), found: version }));
+    if version != VERSION {
+        return Err(Begin::Other(StoreError::OtherVersion { path: path.into(), found: version }));
     }
-    Ok((connection, version))
+    Ok(connection)
 }
 
 /// Disable everything in the file's schema that could run, and limit the time of reading.
@@ -267,17 +233,6 @@ fn rolled_back(whole: &Path, journal: &Path, path: &Path) -> Result<TempDir, Sto
     Ok(folder)
 }
 
-/// A copy in memory, of the last schema that [`old`] reads.
-fn migrated(file: &Connection, version: i32, steps: u64) -> rusqlite::Result<Connection> {
-    let mut copy = Connection::open_in_memory()?;
-    let backup = rusqlite::backup::Backup::new(file, &mut copy)?;
-    backup.step(-1)?;
-    drop(backup);
-    restrain(&mut copy, steps)?;
-    old::up(&copy, version)?;
-    Ok(copy)
-}
-
 /// Check the integrity of a table's pages and the types of its rows.
 fn sound(connection: &Connection, table: &str, path: &Path) -> Result<(), StoreError> {
     let mut found = None;
@@ -318,7 +273,7 @@ struct Column {
 
 impl Table {
     /// Look up a table by name, if it exists.
-    fn of(connection: &Connection, name: &str) -> rusqlite::Result<Option<Table>> {
+    fn read(connection: &Connection, name: &str) -> rusqlite::Result<Option<Table>> {
         let mut found = None;
         connection.pragma(None, "table_list", name, |row| {
             if row.get::<_, String>(0)? == "main" {
@@ -345,8 +300,8 @@ impl Table {
         Ok(Some(Table { name: name.into(), kind, strict, columns }))
     }
 
-    /// Check that a table of a file matches the `wanted` schema.
-    fn matches(&self, found: Option<Table>, version: i32, wanted: i32) -> Result<(), String> {
+    /// Check that a table of a file is as this one.
+    fn matches(&self, found: Option<Table>) -> Result<(), String> {
         let name = &self.name;
         let Some(found) = found else {
             return Err(format!("no such table {name}"));
@@ -358,36 +313,26 @@ impl Table {
             let column = column.name.escape_debug();
             return Err(format!("table {name}: column {column} is generated"));
         }
-        // Older ones have fewer columns, which are migrated.
-        if version == wanted && found != *self {
+        if found != *self {
             return Err(format!(
-                "table {name} does not have the columns of schema version {wanted}"
+                "table {name} does not have the columns of schema version {VERSION}"
             ));
         }
         Ok(())
     }
 }
 
-/// The tables of a schema: the current one, or the last that [`old`] reads.
-fn expected(path: &Path, version: i32) -> Result<Vec<Table>, StoreError> {
-    let tables = || -> rusqlite::Result<Vec<Table>> {
-        let new = Connection::open_in_memory()?;
-        match version {
-            VERSION => new.execute_batch(SCHEMA)?,
-            _ => {
-                new.execute_batch(old::SCHEMA_3)?;
-                new.execute_batch(old::TIMED)?;
-            }
-        }
-        let mut statement =
-            new.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
-        let names: Vec<String> =
-            statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-        let mut tables = Vec::new();
-        for name in names {
-            tables.extend(Table::of(&new, &name)?);
-        }
-        Ok(tables)
-    };
-    tables().map_err(reading(path))
+/// The tables of the schema.
+fn expected() -> rusqlite::Result<Vec<Table>> {
+    let new = Connection::open_in_memory()?;
+    new.execute_batch(SCHEMA)?;
+    let mut statement =
+        new.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
+    let names: Vec<String> =
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut tables = Vec::new();
+    for name in names {
+        tables.extend(Table::read(&new, &name)?);
+    }
+    Ok(tables)
 }

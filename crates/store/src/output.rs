@@ -66,7 +66,7 @@ impl Output {
         let failed = StoreError::of_io(path);
         let new = Unnamed::holding(path, bytes).map_err(&failed)?;
         // Checked again: it may have changed during the run.
-        let is_there = !matches!(Target::of(path), Ok(Target::New(_)));
+        let is_there = !matches!(Target::from_path(path), Ok(Target::New(_)));
         place(path)?;
         if !is_there || target::contents(path).map_err(&failed)? == Contents::Empty {
             if let Some(journal) = stale_journal(path)? {
@@ -99,7 +99,7 @@ impl Output {
 
 /// The file's name, if it can be used for a recording.
 fn place(out: &Path) -> Result<PathBuf, StoreError> {
-    let target = Target::of(out).map_err(StoreError::of_target)?;
+    let target = Target::from_path(out).map_err(StoreError::of_target)?;
     let what = match &target {
         Target::New(path) => return Ok(path.clone()),
         Target::File(path) => {

@@ -40,7 +40,7 @@ pub(crate) fn zlib(columns: &[Vec<u8>]) -> rusqlite::Result<Vec<u8>> {
     packed().map_err(|e: std::io::Error| rusqlite::Error::ToSqlConversionFailure(e.into()))
 }
 
-/// What a stream has, if that is at most so many bytes.
+/// A stream's contents, if at most `most` bytes.
 pub(crate) fn unzlib(packed: &[u8], most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let decoder = ZlibDecoder::new(packed);
@@ -48,8 +48,8 @@ pub(crate) fn unzlib(packed: &[u8], most: u64) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= most).then_some(bytes)
 }
 
-/// The rows of a chunk: as many as the column `at` says, and nothing else in the next one that is
-/// given. Errors name `what` they are.
+/// The rows of a chunk: their number is in the column `at`, and the next one has nothing else.
+/// Errors name `what` they are.
 pub(crate) fn chunk<const COLUMNS: usize>(
     row: &Row<'_>,
     (at, columns): (usize, usize),
@@ -66,7 +66,7 @@ pub(crate) fn chunk<const COLUMNS: usize>(
     unpack(packed, said).ok_or_else(|| Wrong::Found(format!("no {said} {what} in it")))
 }
 
-/// So many rows, and nothing else.
+/// Exactly `count` rows.
 pub(crate) fn unpack<const COLUMNS: usize>(
     packed: &[u8],
     count: usize,

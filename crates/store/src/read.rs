@@ -3,32 +3,30 @@
 use std::path::Path;
 
 use netplumb_model::bench::Hop;
-use netplumb_model::experiment::current;
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of, Quantity, Scalar};
+use netplumb_model::quantity::{FigureKey, Quantity, Scalar, Subject};
 use netplumb_model::recording::{
-    Arm, Block, BlockHop, Cost, Function, Ledger, LineCost, Made, MadeBy, Recording, SourceLine,
-    Total,
+    Arm, Block, BlockHop, Cost, Derivation, Function, Ledger, LineCost, MadeBy, Recording,
+    SourceLine, Total,
 };
 use rusqlite::Connection;
 
 use crate::error::{damaged, reading};
-use crate::open::ADDED;
 use crate::row::{
-    Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, text_if_any, word,
+    Wrong, count, each, element, get, known, name, name_if_any, numbered, rows, text, text_if_any,
+    word,
 };
-use crate::{StoreError, VERSION, check, code, nodes, old, open, samples, span, trace};
+use crate::{StoreError, check, code, nodes, open, samples, span, trace};
 
 /// Read a recording.
 ///
 /// # Errors
 /// It is missing, another kind of file, of a later version, or damaged: truncated, changed, or
-/// inconsistent. A recording whose writer was interrupted is no error: it is incomplete, and says
-/// so.
+/// inconsistent. A recording whose writer was interrupted is not an error: it is marked as
+/// incomplete.
 pub fn read(path: &Path) -> Result<Recording, StoreError> {
     let opened = open::open(path)?;
-    let now = opened.version == VERSION;
-    let recording = load(&opened.connection, now).map_err(|wrong| match wrong {
+    let recording = load(&opened.connection).map_err(|wrong| match wrong {
         Wrong::Sqlite(error) => reading(path)(error),
         Wrong::Found(why) => damaged(path, why),
     })?;
@@ -36,13 +34,13 @@ pub fn read(path: &Path) -> Result<Recording, StoreError> {
     Ok(recording)
 }
 
-/// Read all tables, of the current schema or by [`old`].
-fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
+/// Read all tables.
+fn load(c: &Connection) -> Result<Recording, Wrong> {
     let mut recording = Recording::default();
     each(c, "recording", "key, value", "key", |_, r| {
         match name(r, 0)?.as_str() {
             "complete" => recording.complete = text(r, 1)? == "yes",
-            "experiment" => recording.experiment_toml = current(&text(r, 1)?),
+            "experiment" => recording.experiment_toml = text(r, 1)?,
             _ => {}
         }
         Ok(())
@@ -50,34 +48,24 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
     let pair = |r: &rusqlite::Row<'_>| Ok((text(r, 0)?, text(r, 1)?));
     let environment = rows(c, "environment", "key, value", "key", pair)?;
     recording.environment = environment.into_iter().collect();
-    if now {
-        let columns = "instrument, name, unit, kind, repeats, calls, number, label";
-        recording.quantities = numbered(c, "quantity", columns, |r| {
-            Ok(Quantity {
-                instrument: name(r, 1)?,
-                name: name(r, 2)?,
-                unit: name(r, 3)?,
-                kind: word(r, 4)?,
-                repeats: word(r, 5)?,
-                calls: word(r, 6)?,
-                number: name_if_any(r, 7)?,
-                label: name_if_any(r, 8)?,
-            })
-        })?;
-    }
-    arms(c, &mut recording, now)?;
-    match now {
-        true => {
-            notes(c, &mut recording)?;
-            blocks(c, &mut recording)?;
-        }
-        false => {
-            old::environment(&mut recording);
-            old::blocks(c, &mut recording)?;
-        }
-    }
+    let columns = "instrument, name, unit, kind, repeats, calls, number, label";
+    recording.quantities = numbered(c, "quantity", columns, |r| {
+        Ok(Quantity {
+            instrument: name(r, 1)?,
+            name: name(r, 2)?,
+            unit: name(r, 3)?,
+            kind: word(r, 4)?,
+            repeats: word(r, 5)?,
+            calls: word(r, 6)?,
+            number: name_if_any(r, 7)?,
+            label: name_if_any(r, 8)?,
+        })
+    })?;
+    arms(c, &mut recording)?;
+    notes(c, &mut recording)?;
+    blocks(c, &mut recording)?;
     each(c, "dropped", "block, cause, packets", "block, cause", |_, r| {
-        let block = of(&mut recording.blocks, get(r, 0)?, "a block")?;
+        let block = element(&mut recording.blocks, get(r, 0)?, "a block")?;
         block.ledger.dropped.insert(name(r, 1)?, count(r, 2)?);
         Ok(())
     })?;
@@ -95,39 +83,21 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             source: file.zip(line).map(|(file, line)| SourceLine { file, line }),
         })
     })?;
-    recording.nodes = match now {
-        true => nodes::load(c)?,
-        false => nodes::old(c)?,
-    };
-    match now {
-        true => {
-            costs(c, &mut recording)?;
-            samples::load(c, &mut recording)?;
-            scalars(c, &mut recording)?;
-            hops(c, &mut recording)?;
-            unwatched(c, &mut recording)?;
-            shed(c, &mut recording)?;
-            let untried = rows(c, "untried", "setting, reason", "setting", pair)?;
-            recording.untried = untried.into_iter().collect();
-            span::spans(c, &mut recording)?;
-            // Recordings of this version that are older have no such tables.
-            if open::has_table(c, ADDED[0])? {
-                span::between(c, &mut recording)?;
-            }
-            code::load(c, &mut recording)?;
-            trace::load(c, &mut recording)?;
-            let texts =
-                rows(c, "source_text", "file, text", "file", |r| Ok((get(r, 0)?, text(r, 1)?)))?;
-            recording.source_texts = texts.into_iter().collect();
-        }
-        false => {
-            old::costs(c, &mut recording)?;
-            old::counters(c, &mut recording)?;
-            old::spans(c, &mut recording)?;
-            old::steps(c, &mut recording)?;
-            old::instruments(&mut recording);
-        }
-    }
+    recording.nodes = nodes::load(c)?;
+    costs(c, &mut recording)?;
+    samples::load(c, &mut recording)?;
+    scalars(c, &mut recording)?;
+    hops(c, &mut recording)?;
+    not_measured(c, &mut recording)?;
+    over_budget(c, &mut recording)?;
+    let not_tried = rows(c, "not_tried", "setting, reason", "setting", pair)?;
+    recording.not_tried = not_tried.into_iter().collect();
+    span::spans(c, &mut recording)?;
+    span::between(c, &mut recording)?;
+    code::load(c, &mut recording)?;
+    trace::load(c, &mut recording)?;
+    let texts = rows(c, "source_text", "file, text", "file", |r| Ok((get(r, 0)?, text(r, 1)?)))?;
+    recording.source_texts = texts.into_iter().collect();
     let (columns, order) = ("block, function, file, line, insns", "block, function, file, line");
     recording.line_costs = rows(c, "line_cost", columns, order, |r| {
         Ok(LineCost {
@@ -138,15 +108,12 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
         })
     })?;
     span::load(c, &mut recording)?;
-    losses(c, &mut recording, now)?;
+    losses(c, &mut recording)?;
     Ok(recording)
 }
 
-fn arms(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wrong> {
-    let columns = match now {
-        true => "name, proto, family, link, forward, size_bytes, made_from, setting, control",
-        false => "name, proto, family, link, forward, size_bytes",
-    };
+fn arms(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "name, proto, family, link, forward, size_bytes, made_from, setting, control";
     recording.arms = numbered(c, "arm", columns, |r| {
         Ok(Arm {
             name: text(r, 1)?,
@@ -156,24 +123,17 @@ fn arms(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wron
             forward: get(r, 5)?,
             size_bytes: get(r, 6)?,
             knobs: Default::default(),
-            made: match now {
-                true => made(r)?,
-                false => None,
-            },
+            made: made(r)?,
         })
     })?;
     each(c, "knob", "arm, name, value", "arm, name", |_, r| {
-        let arm = of(&mut recording.arms, get(r, 0)?, "an arm")?;
+        let arm = element(&mut recording.arms, get(r, 0)?, "an arm")?;
         arm.knobs.insert(name(r, 1)?, text(r, 2)?);
         Ok(())
-    })?;
-    if !now {
-        recording.arms.iter_mut().for_each(old::made);
-    }
-    Ok(())
+    })
 }
 
-fn made(r: &rusqlite::Row<'_>) -> Result<Option<Made>, Wrong> {
+fn made(r: &rusqlite::Row<'_>) -> Result<Option<Derivation>, Wrong> {
     let Some(from) = text_if_any(r, 7)? else {
         return Ok(None);
     };
@@ -183,36 +143,30 @@ fn made(r: &rusqlite::Row<'_>) -> Result<Option<Made>, Wrong> {
             MadeBy::Scan { setting, control: get::<Option<bool>>(r, 9)?.unwrap_or_default() }
         }
     };
-    Ok(Some(Made { from, by }))
+    Ok(Some(Derivation { from, by }))
 }
 
-fn unwatched(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+fn not_measured(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let (columns, order) = ("instrument, name, reason", "instrument, name");
-    each(c, "unwatched", columns, order, |_, r| {
-        let unwatched = recording.unwatched.entry(name(r, 0)?).or_default();
-        unwatched.insert(text(r, 1)?, text(r, 2)?);
+    each(c, "not_measured", columns, order, |_, r| {
+        let not_measured = recording.not_measured.entry(name(r, 0)?).or_default();
+        not_measured.insert(text(r, 1)?, text(r, 2)?);
         Ok(())
     })
 }
 
-fn shed(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
-    each(c, "shed", "instrument, name", "instrument, place", |_, r| {
-        let shed = recording.shed.entry(name(r, 0)?).or_default();
-        shed.push(name(r, 1)?);
+fn over_budget(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    each(c, "over_budget", "instrument, name", "instrument, place", |_, r| {
+        let over_budget = recording.over_budget.entry(name(r, 0)?).or_default();
+        over_budget.push(name(r, 1)?);
         Ok(())
     })
 }
 
-fn losses(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wrong> {
-    let (columns, order) = match now {
-        true => ("cause, count, meaning, instrument", "instrument, cause"),
-        false => ("cause, count, meaning", "cause"),
-    };
+fn losses(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let (columns, order) = ("cause, count, meaning, instrument", "instrument, cause");
     each(c, "loss", columns, order, |_, r| {
-        let instrument = match now {
-            true => name(r, 3)?,
-            false => old::ANY_INSTRUMENT.into(),
-        };
+        let instrument = name(r, 3)?;
         let loss = Loss { cause: name(r, 0)?, count: count(r, 1)?, meaning: name(r, 2)? };
         recording.losses.entry(instrument).or_default().push(loss);
         Ok(())
@@ -224,7 +178,7 @@ fn notes(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let (columns, order) = ("arm, kind, key, text", "arm, kind, key");
     each(c, "arm_note", columns, order, |_, r| {
         let arm: u32 = get(r, 0)?;
-        of(&mut recording.arms, i64::from(arm), "an arm")?;
+        element(&mut recording.arms, i64::from(arm), "an arm")?;
         let (kind, key, text) = (name(r, 1)?, name(r, 2)?, text(r, 3)?);
         let notes = recording.notes_of(arm as usize);
         match kind.as_str() {
@@ -267,7 +221,7 @@ fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     })?;
     let (columns, order) = ("block, quantity, kernel, user", "block, quantity");
     each(c, "total", columns, order, |_, r| {
-        let block = of(&mut recording.blocks, get(r, 0)?, "a block")?;
+        let block = element(&mut recording.blocks, get(r, 0)?, "a block")?;
         block.totals.push(Total { quantity: get(r, 1)?, kernel: count(r, 2)?, user: count(r, 3)? });
         Ok(())
     })
@@ -297,15 +251,15 @@ fn scalars(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     recording.scalars = rows(c, "scalar", columns, "rowid", |r| {
         Ok(Scalar {
             of: match (get(r, 0)?, get(r, 1)?) {
-                (None, None) => Of::Run,
-                (None, Some(arm)) => Of::Arm(arm),
-                (Some(block), None) => Of::Block(block),
+                (None, None) => Subject::Run,
+                (None, Some(arm)) => Subject::Arm(arm),
+                (Some(block), None) => Subject::Block(block),
                 (Some(_), Some(_)) => {
                     return Err(Wrong::Found("both a block and an arm".into()));
                 }
             },
             quantity: get(r, 2)?,
-            item: Item { number: get(r, 3)?, label: name_if_any(r, 4)? },
+            item: FigureKey { number: get(r, 3)?, label: name_if_any(r, 4)? },
             value: known(r, 5)?,
         })
     })?;
@@ -318,7 +272,7 @@ fn hops(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let mut at = std::collections::HashMap::new();
     each(c, "hop", columns, order, |number, r| {
         let (block, place): (u32, u32) = (get(r, 0)?, get(r, 1)?);
-        of(&mut recording.blocks, i64::from(block), "a block")?;
+        element(&mut recording.blocks, i64::from(block), "a block")?;
         at.insert((block, place), number);
         recording.hops.push(BlockHop {
             block,

@@ -46,7 +46,7 @@ pub(crate) fn each(
         }
         take(number, row).map_err(|wrong| match wrong {
             Wrong::Found(why) => Wrong::Found(format!("table {table}, row {number}: {why}")),
-            Wrong::Sqlite(error) => told(table, number, row, error),
+            Wrong::Sqlite(error) => wrong_row(table, number, row, error),
         })?;
         number += 1;
     }
@@ -88,7 +88,7 @@ pub(crate) fn numbered<T>(
     Ok(all)
 }
 
-fn told(table: &str, number: usize, row: &Row<'_>, error: rusqlite::Error) -> Wrong {
+fn wrong_row(table: &str, number: usize, row: &Row<'_>, error: rusqlite::Error) -> Wrong {
     let (column, why) = match &error {
         rusqlite::Error::FromSqlConversionFailure(column, _, why) => (*column, why.to_string()),
         rusqlite::Error::IntegralValueOutOfRange(column, value) => {
@@ -105,7 +105,7 @@ fn refused<T>(column: usize, kind: Type, why: String) -> Result<T, Wrong> {
     Err(rusqlite::Error::FromSqlConversionFailure(column, kind, why.into()).into())
 }
 
-/// A column.
+/// The value of a column; an error if it has another type.
 pub(crate) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Wrong> {
     Ok(row.get(column)?)
 }
@@ -188,7 +188,7 @@ fn bounded(row: &Row<'_>, column: usize, most: usize) -> Result<String, Wrong> {
 }
 
 /// The element that a row refers to, by id.
-pub(crate) fn of<'a, T>(all: &'a mut [T], id: i64, what: &str) -> Result<&'a mut T, Wrong> {
+pub(crate) fn element<'a, T>(all: &'a mut [T], id: i64, what: &str) -> Result<&'a mut T, Wrong> {
     usize::try_from(id)
         .ok()
         .and_then(|id| all.get_mut(id))

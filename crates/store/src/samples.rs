@@ -39,19 +39,19 @@ pub(crate) struct Written {
 
 impl Written {
     /// The current lengths.
-    pub(crate) fn of(recording: &Recording) -> Written {
+    pub(crate) fn from_recording(recording: &Recording) -> Written {
         Written { samples: recording.samples.len(), threads: recording.threads.len() }
     }
 }
 
 impl Written {
-    /// So many remain in the file.
+    /// Samples after the first `samples` are no longer in the file.
     pub(crate) fn forget(&mut self, samples: usize) {
         self.samples = self.samples.min(samples);
     }
 }
 
-/// The blocks and quantities whose costs are those of samples.
+/// The blocks and quantities whose costs are sums of samples.
 pub(crate) fn summed(recording: &Recording) -> BTreeSet<(u32, QuantityId)> {
     let samples = recording.samples.iter();
     samples.map(|s| (s.block, s.quantity)).collect()
@@ -143,7 +143,7 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
     Ok(())
 }
 
-/// Keep the samples of a block and quantity, all of which are read.
+/// Keep a block and quantity's samples, once all are read.
 fn keep(recording: &mut Recording, (block, quantity): (u32, QuantityId), all: &mut Vec<Sample>) {
     if !all.is_empty() {
         let samples = Samples::new(block, quantity, all.drain(..));

@@ -1,4 +1,4 @@
--- A Netplumb recording, version 4. docs/reference/recording.md explains it.
+-- A Netplumb recording, version 5. docs/reference/recording.md explains it.
 -- Ids are dense and start at 0. Costs and times hang on a calling-context tree (node);
 -- the views at the end give what most questions ask for.
 
@@ -208,7 +208,7 @@ CREATE TABLE loss (
 ) STRICT;
 
 -- Functions and tracepoints that an instrument could not watch.
-CREATE TABLE unwatched (
+CREATE TABLE not_measured (
   instrument TEXT NOT NULL,
   name       TEXT NOT NULL,
   reason     TEXT NOT NULL,
@@ -217,7 +217,7 @@ CREATE TABLE unwatched (
 
 -- Functions that an instrument left out to stay within its limits (--max-functions,
 -- --max-overhead).
-CREATE TABLE shed (
+CREATE TABLE over_budget (
   instrument TEXT NOT NULL,
   place      INTEGER NOT NULL,       -- in the order in which they were given up, from 0
   name       TEXT NOT NULL,
@@ -225,7 +225,7 @@ CREATE TABLE shed (
 ) STRICT;
 
 -- Settings that a scan did not try.
-CREATE TABLE untried (
+CREATE TABLE not_tried (
   setting TEXT NOT NULL PRIMARY KEY,
   reason  TEXT NOT NULL
 ) STRICT;

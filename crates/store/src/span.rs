@@ -7,7 +7,7 @@ use netplumb_model::timing::Calibration;
 use netplumb_model::tree::NodeId;
 use rusqlite::{Connection, Row, Transaction, params};
 
-use crate::row::{Wrong, count, each, finite, get, known, name, numbered, of, rows, word};
+use crate::row::{Wrong, count, each, element, finite, get, known, name, numbered, rows, word};
 
 /// The number of elements of each list that are in the file.
 #[derive(Debug, Default, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct Written {
 
 impl Written {
     /// All that the recording has.
-    pub(crate) fn of(recording: &Recording) -> Written {
+    pub(crate) fn from_recording(recording: &Recording) -> Written {
         Written {
             spans: recording.spans.len(),
             groups: recording.groups.len(),
@@ -33,7 +33,7 @@ impl Written {
 }
 
 impl Written {
-    /// Delete from the file what is of a block or of a later one.
+    /// Delete from the file what belongs to a block or a later one.
     pub(crate) fn forget(
         &mut self,
         from: &Transaction<'_>,
@@ -198,7 +198,7 @@ pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wro
     })?;
     let (columns, order) = ("span, bucket, count", "span, bucket");
     each(c, "span_bucket", columns, order, |_, r| {
-        let span = of(&mut recording.spans, get(r, 0)?, "a span")?;
+        let span = element(&mut recording.spans, get(r, 0)?, "a span")?;
         span.times.buckets.push((get(r, 1)?, count(r, 2)?));
         Ok(())
     })
@@ -212,7 +212,7 @@ pub(crate) fn between(c: &Connection, recording: &mut Recording) -> Result<(), W
     })?;
     let (columns, order) = ("span_group, bucket, count", "span_group, bucket");
     each(c, "span_group_bucket", columns, order, |_, r| {
-        let group = of(&mut recording.groups, get(r, 0)?, "a group")?;
+        let group = element(&mut recording.groups, get(r, 0)?, "a group")?;
         group.times.buckets.push((get(r, 1)?, count(r, 2)?));
         Ok(())
     })?;
@@ -227,7 +227,7 @@ pub(crate) fn between(c: &Connection, recording: &mut Recording) -> Result<(), W
     })?;
     let (columns, order) = ("span_slice, bucket, count", "span_slice, bucket");
     each(c, "span_slice_bucket", columns, order, |_, r| {
-        let slice = of(&mut recording.slices, get(r, 0)?, "a slice")?;
+        let slice = element(&mut recording.slices, get(r, 0)?, "a slice")?;
         slice.buckets.push((get(r, 1)?, count(r, 2)?));
         Ok(())
     })

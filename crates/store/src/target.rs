@@ -50,7 +50,7 @@ pub enum TargetError {
     Io {
         /// The given path.
         path: PathBuf,
-        /// The reason.
+        /// The failed system call's error.
         source: io::Error,
     },
 }
@@ -80,8 +80,8 @@ impl Target {
     /// What a name refers to.
     ///
     /// # Errors
-    /// See [`TargetError`]; a missing file is no error.
-    pub fn of(out: &Path) -> Result<Target, TargetError> {
+    /// See [`TargetError`]; a missing file is not an error.
+    pub fn from_path(out: &Path) -> Result<Target, TargetError> {
         let failed = |source| TargetError::Io { path: out.into(), source };
         let unfit = |what| Err(TargetError::Unfit { path: out.into(), what });
         if out == "-" {

@@ -6,7 +6,7 @@ use netplumb_model::bench::quantities::GOAL_LOWER;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::code::{FunctionCode, Instruction};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of, Quantity};
+use netplumb_model::quantity::{FigureKey, Quantity, Subject};
 use netplumb_model::recording::*;
 use netplumb_model::span::{BUCKETS, Call, Span, SpanOf, Stage, StageKind, Times};
 use netplumb_model::timing::{ATTACH, BUSY, Calibration, INSTRUCTIONS, Mechanism, SEEN, Step};
@@ -149,57 +149,6 @@ fn views() {
     assert_eq!(edges, 2);
 }
 
-/// Check that a recording of the first schema opens, without lines, and is not changed.
-#[test]
-fn version_1() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.plumb");
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-    connection.pragma_update(None, "user_version", 1).unwrap();
-    connection.execute_batch(include_str!("../testdata/schema-1.sql")).unwrap();
-    connection
-        .execute_batch(
-            "INSERT INTO recording VALUES ('complete', 'yes');
-             INSERT INTO arm VALUES (0, 'udp', 'udp', 'ipv4', 'veth', 0, 10);
-             INSERT INTO block VALUES (0, 0, 0, 10, 10, 40, 7, 1, 1);
-             INSERT INTO function VALUES (0, 'udp_rcv', NULL, 'transport', -1, 16);
-             INSERT INTO node VALUES (0, NULL, 0, 0);
-             INSERT INTO cost VALUES (0, 'rx', 'task', 0, 1, 40);",
-        )
-        .unwrap();
-    drop(connection);
-    let before = fs::read(&path).unwrap();
-    let old = read(&path).unwrap();
-    assert_eq!(old.functions[0].name, "udp_rcv");
-    assert_eq!(old.functions[0].source, None);
-    assert_eq!(old.costs.len(), 1);
-    assert!(old.line_costs.is_empty() && old.source_files.is_empty());
-    assert_eq!(fs::read(&path).unwrap(), before);
-}
-
-/// Check that a recording of the first version is migrated to the tables and columns of the last
-/// one before the current.
-#[test]
-fn migrated_and_new_are_alike() {
-    let columns = |connection: &rusqlite::Connection| -> Vec<(String, String, String)> {
-        let sql = "SELECT t.name, c.name, c.type FROM pragma_table_list t \
-                   JOIN pragma_table_info(t.name) c WHERE t.name NOT LIKE 'sqlite_%' \
-                   ORDER BY t.name, c.cid";
-        let mut statement = connection.prepare(sql).unwrap();
-        let row = |r: &rusqlite::Row<'_>| Ok((r.get(0)?, r.get(1)?, r.get(2)?));
-        let rows = statement.query_map([], row).unwrap();
-        rows.map(Result::unwrap).collect()
-    };
-    let first = rusqlite::Connection::open_in_memory().unwrap();
-    first.execute_batch(include_str!("../testdata/schema-1.sql")).unwrap();
-    old::up(&first, 1).unwrap();
-    let new = rusqlite::Connection::open_in_memory().unwrap();
-    new.execute_batch(old::SCHEMA_3).unwrap();
-    new.execute_batch(old::TIMED).unwrap();
-    assert_eq!(columns(&first), columns(&new));
-}
-
 /// Check the errors of damaged recordings and other files.
 #[test]
 fn bad_files() {
@@ -221,7 +170,7 @@ fn bad_files() {
         fs::write(&path, &whole[..cut]).unwrap();
         match read(&path) {
             Err(StoreError::Damaged { .. }) => {}
-            // The last page may be of an empty table, of which nothing is lost.
+            // The last page may be an empty table's: nothing is lost.
             Ok(recording) if cut > whole.len() - 4096 => assert_eq!(recording, small()),
             other => panic!("cut at {cut} of {}: {other:?}", whole.len()),
         }
@@ -233,7 +182,7 @@ fn bad_files() {
     connection.execute("DELETE FROM function", []).unwrap();
     assert!(matches!(read(&path), Err(StoreError::Damaged { .. })));
     connection.pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(read(&path), Err(StoreError::Newer { found: 99, .. })));
+    assert!(matches!(read(&path), Err(StoreError::OtherVersion { found: 99, .. })));
     connection.pragma_update(None, "application_id", 1).unwrap();
     assert!(matches!(read(&path), Err(StoreError::NotOurs(_))));
 }
@@ -319,10 +268,10 @@ fn timed() -> Recording {
             uncertainty_ns: 0.5,
         })
         .into();
-    recording.add(Of::Block(0), &SEEN, Item::label("udp tx xmit"), 10.0);
-    recording.add(Of::Block(0), &BUSY, Item::ONLY, 0.25);
-    recording.add(Of::Arm(0), &GOAL_LOWER, Item::number(1), 4e5);
-    recording.set(&ATTACH, Item::ONLY, 12e6);
+    recording.add(Subject::Block(0), &SEEN, FigureKey::label("udp tx xmit"), 10.0);
+    recording.add(Subject::Block(0), &BUSY, FigureKey::ONLY, 0.25);
+    recording.add(Subject::Arm(0), &GOAL_LOWER, FigureKey::number(1), 4e5);
+    recording.set(&ATTACH, FigureKey::ONLY, 12e6);
     recording.hops = [("generator to tx0", 10, 0), ("tx0 to rx0", 9, 1)]
         .map(|(name, left, lost)| BlockHop {
             block: 0,
@@ -345,12 +294,12 @@ fn timed() -> Recording {
     notes.inert.insert("mtu_bytes".into(), "never cut".into());
     notes.irregular.insert(1, "given up".into());
     let why = "inlined".to_string();
-    let unwatched = recording.unwatched.entry("functions".into());
-    unwatched.or_default().insert("ip_rcv".into(), why);
-    let shed = vec!["skb_put".to_string(), "eth_header".to_string()];
-    recording.shed.insert("functions".into(), shed);
+    let not_measured = recording.not_measured.entry("functions".into());
+    not_measured.or_default().insert("ip_rcv".into(), why);
+    let over_budget = vec!["skb_put".to_string(), "eth_header".to_string()];
+    recording.over_budget.insert("functions".into(), over_budget);
     let why = "its value is a word".to_string();
-    recording.untried.insert("net.x".into(), why);
+    recording.not_tried.insert("net.x".into(), why);
     for packet in [0, 1] {
         let step = Step {
             packet: 0,
@@ -394,7 +343,7 @@ fn times_round_trip() {
     assert!(corrected_ns.is_nan() && found.scalars[1].value.is_nan());
 }
 
-/// Check the views of times, and that their buckets are those of the model.
+/// Check the views of times, and that their buckets match the model's.
 #[test]
 fn views_of_times() {
     let folder = tempfile::tempdir().unwrap();
@@ -416,27 +365,6 @@ fn views_of_times() {
     assert_eq!(one(gaps), 0.0);
     let last = "SELECT to_ns * 1.0 FROM bucket_bounds WHERE bucket = 511";
     assert_eq!(one(last), 35_f64.exp2() - 1.0);
-}
-
-/// Check that a recording of the first version opens with the same contents.
-#[test]
-fn a_dump_of_version_1() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.plumb");
-    rusqlite::Connection::open(&path)
-        .unwrap()
-        .execute_batch(include_str!("../testdata/version-1.sql"))
-        .unwrap();
-    let before = fs::read(&path).unwrap();
-    let recording = read(&path).unwrap();
-    assert_eq!(recording.environment["kernel.release"], "6.1.0-42-amd64");
-    assert_eq!(recording.costs, small().costs);
-    assert_eq!(recording.nodes, small().nodes);
-    let mut blocks = small().blocks;
-    blocks[0].duration_ns = 0;
-    assert_eq!(recording.blocks, blocks);
-    assert!(recording.spans.is_empty());
-    assert_eq!(fs::read(&path).unwrap(), before, "the file is not changed");
 }
 
 /// Check that times with dangling references are reported as damage.

@@ -25,11 +25,11 @@ pub(crate) struct Written {
 
 impl Written {
     /// The current lengths.
-    pub(crate) fn of(recording: &Recording) -> Written {
+    pub(crate) fn from_recording(recording: &Recording) -> Written {
         Written { traces: recording.traces.len(), texts: recording.trace_texts.len() }
     }
 
-    /// Delete traces from the file, all of which are written again: blocks were merged.
+    /// Delete all traces from the file, to be written again: blocks were merged.
     pub(crate) fn forget(&mut self, from: &Transaction<'_>) -> rusqlite::Result<()> {
         self.traces = 0;
         from.execute("DELETE FROM trace_step", [])?;

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::recording::{Block, Function, Recording, SourceLine};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 
@@ -27,8 +27,8 @@ pub struct Writer {
 struct Written {
     quantities: usize,
     arms: usize,
-    /// Blocks themselves, since those of long runs are merged: then they are written again, from the
-    /// first that differs.
+    /// Blocks themselves, since a long run's are merged: then they are written again, from the first
+    /// that differs.
     blocks: Vec<Block>,
     source_files: usize,
     source_texts: usize,
@@ -66,13 +66,13 @@ impl Writer {
     ) -> Result<Writer, (StoreError, Box<Output>)> {
         match begun(&output, recording) {
             Ok((kept, connection)) => {
-                Ok(Writer { output, kept, connection, written: Written::of(recording) })
+                Ok(Writer { output, kept, connection, written: Written::from_recording(recording) })
             }
             Err(error) => Err((error, Box::new(output))),
         }
     }
 
-    /// Its path.
+    /// Its path, with links resolved.
     pub fn path(&self) -> &Path {
         self.output.path()
     }
@@ -96,12 +96,12 @@ impl Writer {
             transaction.commit()
         };
         write(&mut self.connection).map_err(writing(&path, true))?;
-        self.written = Written::of(recording);
+        self.written = Written::from_recording(recording);
         Ok(())
     }
 }
 
-/// Write the contents of a new file, and open it; returns the new name of an existing one as well.
+/// Write the contents of a new file, and open it; also returns the new name of an existing one.
 fn begun(
     output: &Output,
     recording: &Recording,
@@ -121,7 +121,7 @@ fn begun(
 
 impl Written {
     /// The current lengths.
-    fn of(recording: &Recording) -> Written {
+    fn from_recording(recording: &Recording) -> Written {
         Written {
             quantities: recording.quantities.len(),
             arms: recording.arms.len(),
@@ -134,9 +134,9 @@ impl Written {
             line_costs: recording.line_costs.len(),
             code: recording.code.len(),
             hops: recording.hops.len(),
-            spans: span::Written::of(recording),
-            samples: samples::Written::of(recording),
-            traces: trace::Written::of(recording),
+            spans: span::Written::from_recording(recording),
+            samples: samples::Written::from_recording(recording),
+            traces: trace::Written::from_recording(recording),
         }
     }
 
@@ -351,22 +351,22 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     span::add(to, recording, before.spans)?;
     samples::add(to, recording, before.samples)?;
     trace::add(to, recording, before.traces)?;
-    let mut put = to.prepare("INSERT OR REPLACE INTO unwatched VALUES (?, ?, ?)")?;
-    for (instrument, all) in &recording.unwatched {
+    let mut put = to.prepare("INSERT OR REPLACE INTO not_measured VALUES (?, ?, ?)")?;
+    for (instrument, all) in &recording.not_measured {
         for (name, reason) in all {
             put.execute([instrument, name, reason])?;
         }
     }
     // Attached anew, an instrument may leave out fewer.
-    to.execute("DELETE FROM shed", [])?;
-    let mut put = to.prepare("INSERT INTO shed VALUES (?, ?, ?)")?;
-    for (instrument, names) in &recording.shed {
+    to.execute("DELETE FROM over_budget", [])?;
+    let mut put = to.prepare("INSERT INTO over_budget VALUES (?, ?, ?)")?;
+    for (instrument, names) in &recording.over_budget {
         for (place, name) in names.iter().enumerate() {
             put.execute(params![instrument, place as i64, name])?;
         }
     }
-    let mut put = to.prepare("INSERT OR REPLACE INTO untried VALUES (?, ?)")?;
-    for (setting, reason) in &recording.untried {
+    let mut put = to.prepare("INSERT OR REPLACE INTO not_tried VALUES (?, ?)")?;
+    for (setting, reason) in &recording.not_tried {
         put.execute([setting, reason])?;
     }
     let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?, ?)")?;
@@ -379,19 +379,19 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     Ok(())
 }
 
-/// Write scalars. Those of the run change, so they are written again; others are only added.
+/// Write scalars. The run's change, so they are written again; others are only added.
 fn scalars(to: &Transaction<'_>, recording: &Recording) -> rusqlite::Result<()> {
     to.execute("DELETE FROM scalar WHERE block IS NULL AND arm IS NULL", [])?;
     let sql = "SELECT count(*) FROM scalar";
     let written: i64 = to.query_row(sql, [], |row| row.get(0))?;
     let mut put = to.prepare("INSERT INTO scalar VALUES (?, ?, ?, ?, ?, ?)")?;
     let (of_run, others): (Vec<_>, Vec<_>) =
-        (recording.scalars.iter()).partition(|s| s.of == Of::Run);
+        (recording.scalars.iter()).partition(|s| s.of == Subject::Run);
     for scalar in others.into_iter().skip(written as usize).chain(of_run) {
         let (block, arm) = match scalar.of {
-            Of::Run => (None, None),
-            Of::Arm(arm) => (None, Some(arm)),
-            Of::Block(block) => (Some(block), None),
+            Subject::Run => (None, None),
+            Subject::Arm(arm) => (None, Some(arm)),
+            Subject::Block(block) => (Some(block), None),
         };
         put.execute(params![
             block,

@@ -1,4 +1,4 @@
-//! A writer that is killed leaves files that open, or none, whatever it was at.
+//! A killed writer leaves files that open, or none, whatever it was doing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ fn write_until_killed(path: &Path) {
     }
 }
 
-/// What the killed ones are: nothing, where it is not one of them that runs.
+/// The writer that is killed; it does nothing in an ordinary run of the tests.
 #[test]
 fn child() {
     if let Some(path) = std::env::var_os(WHERE) {
@@ -45,8 +45,8 @@ fn child() {
     }
 }
 
-/// Check that after a kill at any moment every file there is opens, that the recording is
-/// there once one was, that no other file is left, and that the name is free again.
+/// Check that after a kill at any moment every file opens, that the recording exists once
+/// one did, that no other file is left, and that the name is free again.
 #[test]
 fn at_any_moment() {
     let folder = tempfile::tempdir().unwrap();

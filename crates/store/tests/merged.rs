@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{
     Arm, Block, Cost, Function, Ledger, MAX_BLOCKS, Node, Recording, Total,
 };
@@ -122,7 +122,7 @@ fn measure(recording: &mut Recording, index: u32) {
             context: Context::Task,
         }],
     ));
-    recording.add(Of::Block(block), &BUSY, Item::ONLY, 0.25);
+    recording.add(Subject::Block(block), &BUSY, FigureKey::ONLY, 0.25);
     recording.note_measured(block, u64::from(index + 1) * 1_000_000_000);
 }
 

@@ -1,4 +1,4 @@
-//! Where a recording goes, and what becomes of what is there: seen from outside.
+//! Where a recording goes, and what becomes of an existing file, as a caller sees it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_store::{Output, StoreError, Writer, read};
 use tempfile::TempDir;
@@ -33,25 +32,6 @@ fn names(folder: &TempDir) -> Vec<String> {
     names
 }
 
-/// Check that the text of a bench in the spelling of old is read in today's, and any other as
-/// it was written.
-#[test]
-fn experiments_of_old() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("x.plumb");
-    let old = "name = \"x\"\n[blocks]\ntime_ms = 100\n[[figure]]\nname = \"1\"\n\
-               title = \"t\"\nbench = \"drop\"\npaths = [\"xdp\", \"tc\"]\nx = \"cores\"\n\
-               y = \"packets\"\n";
-    record(&path, old);
-    let experiment = Experiment::parse(&text(&path)).unwrap();
-    let names: Vec<String> = experiment.arms().into_iter().map(|arm| arm.name).collect();
-    assert_eq!(names, ["xdp", "tc"]);
-    assert_eq!(experiment.figures[0].y, "handled");
-    let new = "# As it is.\nname = \"x\"\n";
-    record(&path, new);
-    assert_eq!(text(&path), new);
-}
-
 /// Check that a recording of the same name is kept, the last as NAME.old, and every one before that
 /// under another name.
 #[test]
@@ -72,7 +52,7 @@ fn old_ones_are_kept() {
     assert_eq!(names(&folder).len(), 5);
 }
 
-/// Check that a file named NAME.old that is none of ours keeps its name.
+/// Check that a file named NAME.old that is not ours keeps its name.
 #[test]
 fn others_files_keep_their_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,8 +66,8 @@ fn others_files_keep_their_names() {
     assert_eq!(notes, b"notes");
 }
 
-/// Check that what is no recording is neither renamed nor replaced, whatever it is, and
-/// that asking leaves nothing.
+/// Check that other files are neither renamed nor replaced, whatever they are, and that
+/// asking leaves nothing.
 #[test]
 fn only_recordings_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,14 +186,14 @@ fn a_journal_of_the_one_before() {
     assert_eq!(text(&path), "new");
     let kept = ["a.plumb", "a.plumb.old", "b.plumb", "b.plumb-journal.old"];
     assert_eq!(names(&folder), kept);
-    // A file of someone else's that happens to be called like that.
+    // Someone else's file that happens to have that name.
     let path = folder.path().join("c.plumb");
     fs::write(folder.path().join("c.plumb-journal"), "dear diary").unwrap();
     let error = Output::claim(&path).unwrap_err();
     assert!(error.is_usage(), "{error}");
 }
 
-/// Check that a file appears when what there is to be in it is.
+/// Check that a file appears only with its contents.
 #[test]
 fn whole_when_it_appears() {
     let folder = tempfile::tempdir().unwrap();
@@ -227,15 +207,14 @@ fn whole_when_it_appears() {
     assert!(read(&path).unwrap().complete);
 }
 
-/// Check that a pipe is written to when somebody reads it, and that one that nobody reads is not
-/// waited for without end.
+/// Check that a pipe is written to when it has a reader, and that the wait for a reader ends.
 #[test]
 fn pipes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
-    let target = netplumb_store::target::Target::of(&path).unwrap();
+    let target = netplumb_store::target::Target::from_path(&path).unwrap();
     let error = target.write(b"page").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}");
     // Larger than what a pipe holds: the reader sets the pace.

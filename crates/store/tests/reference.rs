@@ -1,4 +1,4 @@
-//! docs/reference/recording.md is of the schema that recordings have.
+//! docs/reference/recording.md documents the schema that recordings have.
 
 #![allow(clippy::unwrap_used)]
 

@@ -10,7 +10,7 @@
 #define TIMES_SUB_BITS 4
 #define TIMES_BUCKETS 512
 
-/* Each instrument declares the same by its own name, of which Rust is made. */
+/* Each instrument declares the same by its own name, for Rust's bindings. */
 struct times_of {
 	__u64 count;
 	__u64 total_ns;

@@ -27,9 +27,9 @@ const LOG_LINES: usize = 12;
 /// Elements of a map that are taken at once.
 const BATCH: u32 = 1_024;
 
-/// Take all elements of a hash map that no program writes to any more. A batch may be short of what was
-/// asked for where the next bucket does not fit (`__htab_map_lookup_and_delete_batch()` in
-/// kernel/bpf/hashtab.c), which libbpf-rs takes for the end; so it is over once there is nothing.
+/// Take all elements of a hash map that no program writes to any more. A batch may be shorter than
+/// requested if the next bucket does not fit (`__htab_map_lookup_and_delete_batch()` in
+/// kernel/bpf/hashtab.c), which libbpf-rs takes for the end; so the end is an empty batch.
 ///
 /// # Errors
 /// The map can't be read.
@@ -81,9 +81,9 @@ impl From<libbpf_rs::Error> for BpfError {
 /// The verifier's message about a rejected program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The program.
+    /// Its name in the BPF object.
     pub program: String,
-    /// The reason.
+    /// The log's last lines before the statistics, joined.
     pub reason: String,
     /// The source line that it refers to: `text @ file:line`.
     pub line: Option<String>,
@@ -102,8 +102,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// An object that is open: its programs can be chosen, its maps sized and its constants
-/// set.
+/// An open object: its programs can be chosen, its maps sized and its constants set.
 #[derive(Debug)]
 pub struct Opened {
     open: OpenObject,
@@ -240,8 +239,8 @@ fn refusal(program: &str, log: &str) -> Option<Refusal> {
                 .split_once(':')
                 .is_some_and(|(number, _)| number.bytes().all(|b| b.is_ascii_digit()))
     };
-    let told = lines.iter().rposition(|line| is_state(line));
-    let reason = lines.get(told.map_or(0, |at| at + 1)..)?.join("; ");
+    let state = lines.iter().rposition(|line| is_state(line));
+    let reason = lines.get(state.map_or(0, |at| at + 1)..)?.join("; ");
     if reason.is_empty() {
         return None;
     }
@@ -261,7 +260,7 @@ fn missing(name: &str) -> BpfError {
 /// A map of an object, by the end of its name.
 ///
 /// # Errors
-/// There is none.
+/// The object has no map of this name.
 pub fn map(object: &Object, name: &str) -> Result<MapHandle, BpfError> {
     let mut maps = object.maps();
     let found = maps.find(|m| m.name().to_string_lossy().ends_with(name));
@@ -272,7 +271,7 @@ pub fn map(object: &Object, name: &str) -> Result<MapHandle, BpfError> {
 /// it, so no system call is made.
 ///
 /// # Errors
-/// There is no such section.
+/// The object has no such section.
 pub fn variables<T: Plain>(object: &Object, section: &str) -> Result<Vec<T>, BpfError> {
     const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
     let words = words(object, section)?;

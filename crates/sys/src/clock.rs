@@ -5,7 +5,7 @@ use std::fs;
 /// The name of arm64's generic timer.
 pub const ARM64_COUNTER: &str = "arch_sys_counter";
 
-/// The name of the clock source in use (`tsc`, `arch_sys_counter`); empty if the kernel does not tell.
+/// The name of the clock source in use (`tsc`, `arch_sys_counter`); empty if the kernel does not report it.
 pub fn source() -> String {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -19,7 +19,7 @@ pub fn tick_ns() -> f64 {
         ARM64_COUNTER => counter_hz(),
         // drivers/clocksource/acpi_pm.c
         "acpi_pm" => 3_579_545,
-        // Others that are as coarse: the least frequency that the specification of the HPET allows.
+        // The lowest frequency that the HPET's specification allows.
         "hpet" => 10_000_000,
         _ => return 1.0,
     };
@@ -44,8 +44,8 @@ fn counter_hz() -> u64 {
     0
 }
 
-/// Wait before the run of this number for 0 to 45 instructions, so that runs that take the same do not all begin
-/// at the same place of a tick.
+/// Wait before the run of this number for 0 to 45 instructions, so that equally long runs do not all begin at
+/// the same place of a tick.
 #[inline(never)]
 pub fn shift(run: usize) {
     let steps = steps(run);
@@ -57,12 +57,12 @@ pub fn shift(run: usize) {
                 options(nomem, nostack));
         }
     }
-    // No other clock ticks that seldom in guests.
+    // No other clock is that coarse in guests.
     #[cfg(not(target_arch = "aarch64"))]
     std::hint::black_box(steps);
 }
 
-/// A sequence that is spread evenly (Knuth, The Art of Computer Programming 6.4: by the golden ratio).
+/// An evenly spread sequence (Knuth, The Art of Computer Programming 6.4: by the golden ratio).
 fn steps(run: usize) -> u64 {
     (run as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60
 }

@@ -22,7 +22,7 @@ pub fn online() -> io::Result<BTreeSet<u32>> {
 pub fn allowed() -> io::Result<BTreeSet<u32>> {
     // SAFETY: an all-zero set is a valid one, with no CPU in it.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer and the size are those of the set.
+    // SAFETY: the pointer and the size are the set's.
     if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -51,7 +51,7 @@ pub fn current() -> Option<u32> {
 /// Bind a thread to a CPU: by its TID, or the current one (0).
 ///
 /// # Errors
-/// The CPU is missing, offline, or not allowed for the process; or there is no such thread.
+/// The CPU is missing, offline, or not allowed for the process; or the thread does not exist.
 pub fn pin(thread: i32, cpu: u32) -> io::Result<()> {
     // SAFETY: an all-zero set is a valid one, with no CPU in it.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -60,7 +60,7 @@ pub fn pin(thread: i32, cpu: u32) -> io::Result<()> {
     }
     // SAFETY: the number is below the set's size.
     unsafe { libc::CPU_SET(cpu as usize, &mut set) };
-    // SAFETY: the kernel reads the set, whose size is told.
+    // SAFETY: the kernel reads the set, whose size is passed.
     match unsafe { libc::sched_setaffinity(thread, size_of_val(&set), &raw const set) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -71,7 +71,7 @@ pub fn pin(thread: i32, cpu: u32) -> io::Result<()> {
 /// current one (0).
 ///
 /// # Errors
-/// There is no such thread, or it is not one that this process may change.
+/// The thread does not exist, or this process may not change it.
 pub fn never_preempt(thread: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads the parameters, which outlive the call.

@@ -33,7 +33,7 @@ names! {
 
 /// The meaning of errors for frames.
 const OF_FRAMES: &[(i32, &str)] = &[
-    // veth_xdp_xmit() returns this for a peer without NAPI, or that is down.
+    // veth_xdp_xmit() returns this for a peer that has no NAPI, or is down.
     (libc::ENXIO, "the other end does not accept XDP frames"),
     (libc::ENOSPC, "ring full"),
     (libc::ENETDOWN, "device down"),
@@ -80,7 +80,7 @@ pub fn of_frames(errno: i32) -> String {
 }
 
 /// The error number of a system error, or of its source.
-pub fn of(error: &(dyn Error + 'static)) -> Option<i32> {
+pub fn errno_in(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut source = Some(error);
     while let Some(error) = source {
         if let Some(errno) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
@@ -122,7 +122,7 @@ mod tests {
         #[error("can't")]
         struct Wrapped(#[source] io::Error);
         let wrapped = Wrapped(io::Error::from_raw_os_error(libc::EBUSY));
-        assert_eq!(of(&wrapped), Some(libc::EBUSY));
-        assert_eq!(of(&io::Error::other("no")), None);
+        assert_eq!(errno_in(&wrapped), Some(libc::EBUSY));
+        assert_eq!(errno_in(&io::Error::other("no")), None);
     }
 }

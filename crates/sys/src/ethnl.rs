@@ -19,7 +19,7 @@ const NLMSG_ERROR: u16 = 2;
 /// Of an error: `struct nlmsgerr` has the number and the request's header.
 const ERROR_BYTES: usize = 4 + HEADER_BYTES;
 const NLMSGERR_ATTR_MSG: u16 = 1;
-/// Marks of attributes: those of another message, and which are nested.
+/// NLA_F_NESTED: the attribute holds others.
 const NESTED: u16 = 0x8000;
 
 /// include/uapi/linux/genetlink.h.
@@ -32,7 +32,7 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const RINGS_GET: u8 = 15;
 const CHANNELS_GET: u8 = 17;
 const COALESCE_GET: u8 = 19;
-/// In every message of ethtool the first attribute, which names the device.
+/// The first attribute of every message of ethtool: it names the device.
 const HEADER: u16 = 1;
 const HEADER_DEV_NAME: u16 = 2;
 
@@ -42,9 +42,9 @@ trait Attribute: Copy + Ord + 'static {
     const GET: u8;
     /// All of them.
     const ALL: &'static [Self];
-    /// Its attribute.
+    /// The number of its attribute in a message.
     fn id(self) -> u16;
-    /// The attribute with the most that it can be, where there is one.
+    /// The attribute with its maximum; none without one.
     fn most_id(self) -> Option<u16> {
         None
     }
@@ -132,7 +132,7 @@ impl EthtoolNetlink {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // So that an error has a text, and not the request.
+        // Errors have a text, and not the request.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         let mut netlink = EthtoolNetlink { socket, family: GENL_ID_CTRL, sequence: 0 };
@@ -151,10 +151,10 @@ impl EthtoolNetlink {
         Ok(netlink)
     }
 
-    /// The coalescing settings of a device, of those that its driver has.
+    /// The coalescing settings that a device's driver has.
     ///
     /// # Errors
-    /// There is no such device, or its driver has none.
+    /// The device does not exist, or its driver has none.
     pub fn coalescing(&mut self, device: &str) -> io::Result<BTreeMap<Coalescing, u32>> {
         self.read(device)
     }
@@ -286,7 +286,7 @@ fn first_of(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, message, after))
 }
 
-/// What an acknowledgement says.
+/// The result in an acknowledgement.
 fn outcome(message: &[u8]) -> io::Result<()> {
     let code = message.get(..4).and_then(|code| code.try_into().ok());
     let code = code.map_or(-libc::EIO, i32::from_ne_bytes);
@@ -342,14 +342,13 @@ mod tests {
         let mut attribute = vec![0; said.buffer_len()];
         said.emit(&mut attribute);
         message.extend(attribute);
-        let told = outcome(&message).unwrap_err();
-        assert_eq!(told.to_string(), "too much (Invalid argument (os error 22))");
+        let error = outcome(&message).unwrap_err();
+        assert_eq!(error.to_string(), "too much (Invalid argument (os error 22))");
         assert!(outcome(&[0; ERROR_BYTES]).is_ok());
         assert!(outcome(&[]).is_err());
     }
 
-    /// Check that a driver without coalescing and rings says so, and that so does a device that
-    /// is not there.
+    /// Check the errors for a driver without coalescing and rings, and for a missing device.
     #[test]
     fn as_root_a_veth() {
         as_root(|| {

@@ -23,7 +23,7 @@ const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const WORDS: usize = 8;
 /// The set of strings of counters: ETH_SS_STATS.
 const STATS: u32 = 1;
-/// That of features: ETH_SS_FEATURES.
+/// The features' set of strings: ETH_SS_FEATURES.
 const FEATURES: u32 = 4;
 /// ETH_GSTRING_LEN.
 const NAME_BYTES: usize = 32;
@@ -102,11 +102,11 @@ impl Ethtool {
         // SAFETY: the request points to `data`, which is as long as its command's structure
         // and outlives the call. Of names and counters the kernel writes one for each
         // (ethtool_get_strings and ethtool_get_stats in net/ethtool/ioctl.c), and there is
-        // room for MORE than it said there were.
+        // room for MORE than the number that it gave.
         let done =
             unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
         match done {
-            // Of features a positive number says what was not done; they are read back.
+            // For features, a positive number shows what was not done; they are read back.
             0.. => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -153,8 +153,8 @@ impl Ethtool {
         }
     }
 
-    /// Turn on or off what `ethtool -K tso` does besides: all features that are called so (off_flag_def of its
-    /// common.c: `tx-tcp*-segmentation`). The ioctl has those of NETIF_F_ALL_TSO alone, without that of AccECN.
+    /// Turn on or off what `ethtool -K tso` does besides: all features of that name (off_flag_def of its
+    /// common.c: `tx-tcp*-segmentation`). The ioctl has only NETIF_F_ALL_TSO, without AccECN's.
     fn set_segmentation(&self, device: &str, on: bool) -> io::Result<()> {
         let features = self.features(device)?;
         for (number, name) in self.feature_names(device)?.iter().enumerate() {
@@ -169,10 +169,10 @@ impl Ethtool {
     /// All features of a device.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device does not exist.
     pub fn features(&self, device: &str) -> io::Result<Features> {
-        // struct ethtool_gfeatures: the command, how many words there are, and of
-        // each: what can be changed, what is wanted, what is in use, what never is.
+        // struct ethtool_gfeatures: the command, the number of words, and for each:
+        // changeable, wanted, active, and never changed features.
         let mut data = room(8 + 16 * WORDS);
         put(&mut data, 0, ETHTOOL_GFEATURES);
         put(&mut data, 1, WORDS as u32);
@@ -182,16 +182,16 @@ impl Ethtool {
         Ok(Features { changeable: column(0), wanted: column(1), active: column(2) })
     }
 
-    /// Set the wanted features, of those that can be changed.
+    /// Set the wanted features, where they can be changed.
     ///
     /// # Errors
-    /// There is no such device, or it has another number of words.
+    /// The device does not exist, or it has another number of words.
     pub fn want_features(&self, device: &str, wanted: &[u32]) -> io::Result<()> {
         let now = self.features(device)?;
         if wanted.len() != now.changeable.len() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // struct ethtool_sfeatures: of each word, which bits count, and they.
+        // struct ethtool_sfeatures: for each word, the valid bits and the requested ones.
         let mut data = room(8 + 8 * wanted.len());
         put(&mut data, 0, ETHTOOL_SFEATURES);
         put(&mut data, 1, wanted.len() as u32);
@@ -202,8 +202,8 @@ impl Ethtool {
         self.ask(device, &mut data)
     }
 
-    /// struct ethtool_channels: the command, the most of each kind, then how many there
-    /// are: to receive by, to send by, others, combined.
+    /// struct ethtool_channels: the command, the maximum of each kind, then the
+    /// numbers: RX, TX, other, combined.
     fn ask_channels(&self, device: &str) -> io::Result<Vec<u64>> {
         let mut data = room(36);
         put(&mut data, 0, ETHTOOL_GCHANNELS);
@@ -214,7 +214,7 @@ impl Ethtool {
     /// The channels of a device.
     ///
     /// # Errors
-    /// There is no such device, or it does not report it.
+    /// The device does not exist, or it does not report it.
     pub fn channels(&self, device: &str) -> io::Result<Channels> {
         let data = self.ask_channels(device)?;
         Ok(Channels {
@@ -241,7 +241,7 @@ impl Ethtool {
     /// The driver's counters of a device, by name; none if it has none. Only ethtool reports them.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device does not exist.
     pub fn statistics(&self, device: &str) -> io::Result<BTreeMap<String, u64>> {
         let names = self.names(device, STATS)?;
         if names.is_empty() {
@@ -261,7 +261,7 @@ impl Ethtool {
     /// The names of features, as `ethtool -k` has them; a name's place is its number.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device does not exist.
     pub fn feature_names(&self, device: &str) -> io::Result<Vec<String>> {
         self.names(device, FEATURES)
     }
@@ -269,10 +269,10 @@ impl Ethtool {
     /// Turn a feature on or off by the number of its name, without reading it back.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device does not exist.
     pub fn set_feature(&self, device: &str, number: usize, on: bool) -> io::Result<()> {
         let words = self.features(device)?.changeable.len();
-        // struct ethtool_sfeatures: of each word, which bits count, and they.
+        // struct ethtool_sfeatures: for each word, the valid bits and the requested ones.
         let mut data = room(8 + 8 * words);
         put(&mut data, 0, ETHTOOL_SFEATURES);
         put(&mut data, 1, words as u32);
@@ -376,15 +376,15 @@ impl Namespace {
     /// All features of a device.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device does not exist.
     pub fn features(&self, device: &str) -> io::Result<Features> {
         self.ethtool(|ethtool| ethtool.features(device))
     }
 
-    /// Set the wanted features, of those that can be changed.
+    /// Set the wanted features, where they can be changed.
     ///
     /// # Errors
-    /// There is no such device, or it has another number of words.
+    /// The device does not exist, or it has another number of words.
     pub fn want_features(&self, device: &str, wanted: &[u32]) -> io::Result<()> {
         self.ethtool(|ethtool| ethtool.want_features(device, wanted))
     }
@@ -392,7 +392,7 @@ impl Namespace {
     /// The channels of a device.
     ///
     /// # Errors
-    /// There is no such device, or it does not report it.
+    /// The device does not exist, or it does not report it.
     pub fn channels(&self, device: &str) -> io::Result<Channels> {
         self.ethtool(|ethtool| ethtool.channels(device))
     }
@@ -408,7 +408,7 @@ impl Namespace {
     /// The number of active queues of a device; one per direction if the driver does not report it.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device does not exist.
     pub fn queues(&self, device: &str) -> io::Result<Queues> {
         match self.channels(device) {
             Ok(channels) => Ok(Queues {
@@ -470,7 +470,7 @@ mod tests {
         assert_eq!(name(&[b'a'; 32]), "a".repeat(32));
     }
 
-    /// Check which features are of TSO, by their names.
+    /// Check which features are TSO's, by their names.
     #[test]
     fn names_of_tso() {
         for (name, is_tso) in [

@@ -1,7 +1,7 @@
 //! Whether this process is init in a guest of ours.
 
 /// Set in the environment of init in our guests, by their kernel's command line, and nowhere else: PID 1
-/// elsewhere is no guest.
+/// elsewhere is not a guest's.
 pub const VARIABLE: &str = "PLUMB_GUEST";
 
 /// Whether it is.

@@ -11,8 +11,7 @@ use crate::netns::Namespace;
 const NICS: &str = "/sys/class/net";
 const INTERRUPTS: &str = "/proc/interrupts";
 
-/// The numbers of the interrupts that an interface of a namespace has, of its queues or of all that it does;
-/// none if it is virtual.
+/// The numbers of a namespace's interface's interrupts, for its queues or for all; none if it is virtual.
 ///
 /// # Errors
 /// /proc is not mounted.
@@ -27,7 +26,7 @@ fn of_nic_in(nics: &Path, table: &str, name: &str) -> io::Result<BTreeSet<u32>> 
     if !device.exists() {
         return Ok(BTreeSet::new());
     }
-    // A virtio device has those of the PCI device above it.
+    // A virtio device has its PCI device's.
     let above = device.join("..");
     let is_virtio = fs::read_link(device.join("subsystem"))
         .is_ok_and(|bus| bus.file_name().is_some_and(|bus| bus == "virtio"));
@@ -65,7 +64,7 @@ fn of_nic_in(nics: &Path, table: &str, name: &str) -> io::Result<BTreeSet<u32>> 
     Ok(single.into_iter().collect())
 }
 
-/// The numbered interrupts, each with what is behind its counts.
+/// The numbered interrupts, each with the text after its counts.
 fn lines(table: &str) -> impl Iterator<Item = (u32, &str)> {
     table.lines().filter_map(|line| {
         let (number, rest) = line.split_once(':')?;

@@ -12,7 +12,7 @@ pub fn raise_open_files() {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
             return;
         }
-        // Root may have more than was given: in a guest, whose init has 4,096.
+        // Root may raise the hard limit: in a guest, init has 4,096.
         let most = libc::rlimit {
             rlim_cur: limit.rlim_max.max(ROOTS),
             rlim_max: limit.rlim_max.max(ROOTS),

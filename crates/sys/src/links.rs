@@ -24,13 +24,14 @@ use crate::netns::Namespace;
 pub struct DeviceState {
     /// Its index in its namespace.
     pub index: u32,
-    /// Its name.
+    /// As in `ip link`, without alternative names.
     pub name: String,
     /// Its MAC address.
     pub mac: Vec<u8>,
     /// Its MTU.
     pub mtu_bytes: u32,
-    /// The smallest and the largest MTU that its driver takes (IFLA_MIN_MTU, IFLA_MAX_MTU), where the kernel says.
+    /// The smallest and the largest MTU that its driver takes (IFLA_MIN_MTU, IFLA_MAX_MTU), where the kernel reports
+    /// them.
     pub mtus: [Option<u32>; 2],
     /// Whether it is up (IFF_UP).
     pub up: bool,
@@ -43,7 +44,7 @@ pub struct DeviceState {
     pub ethernet: bool,
     /// Its permanent MAC address, if it reports one.
     pub permanent_mac: Option<Vec<u8>>,
-    /// The index of the bridge, bond or team that it is a port of.
+    /// The index of its bridge, bond or team.
     pub master: Option<u32>,
     /// Its kind, if it is a virtual device: "veth", "vlan".
     pub kind: Option<String>,
@@ -70,7 +71,7 @@ impl DeviceState {
         self.flagged_running && (self.known_up || link != Link::Veth || self.loopback)
     }
 
-    fn of(link: LinkMessage) -> DeviceState {
+    fn from_message(link: LinkMessage) -> DeviceState {
         let flag = |flag| link.header.flags.contains(flag);
         let mut device = DeviceState {
             index: link.header.index,
@@ -95,8 +96,8 @@ impl DeviceState {
                         _ => None,
                     });
                 }
-                LinkAttribute::Xdp(told) => {
-                    device.xdp = told.into_iter().find_map(|told| match told {
+                LinkAttribute::Xdp(attributes) => {
+                    device.xdp = attributes.into_iter().find_map(|attribute| match attribute {
                         LinkXdp::ProgId(id) if id > 0 => Some(id),
                         _ => None,
                     });
@@ -108,7 +109,7 @@ impl DeviceState {
                 // 0: any (struct net_device: max_mtu).
                 LinkAttribute::MaxMtu(mtu) => device.mtus[1] = Some(mtu).filter(|mtu| *mtu > 0),
                 LinkAttribute::Qdisc(qdisc) => device.qdisc = qdisc,
-                LinkAttribute::OperState(told) => state = told,
+                LinkAttribute::OperState(operational) => state = operational,
                 _ => {}
             }
         }
@@ -124,7 +125,7 @@ impl DeviceState {
 /// The index of a device in this thread's namespace.
 ///
 /// # Errors
-/// There is none.
+/// The interface does not exist.
 pub fn index_of(name: &CStr) -> io::Result<u32> {
     // SAFETY: the name ends with a zero and outlives the call.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
@@ -136,7 +137,7 @@ pub fn index_of(name: &CStr) -> io::Result<u32> {
 /// The name of a device in this thread's namespace.
 ///
 /// # Errors
-/// There is none.
+/// The interface does not exist.
 pub fn name_of(index: u32) -> io::Result<String> {
     let mut name = [0; libc::IF_NAMESIZE];
     // SAFETY: the buffer has the room that the call may fill.
@@ -158,7 +159,7 @@ impl Netlink {
     pub fn devices(&mut self) -> io::Result<Vec<DeviceState>> {
         let asked = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let device = |answer| match answer {
-            RouteNetlinkMessage::NewLink(link) => Some(DeviceState::of(link)),
+            RouteNetlinkMessage::NewLink(link) => Some(DeviceState::from_message(link)),
             _ => None,
         };
         let answers = self.ask(asked, NLM_F_DUMP)?;
@@ -182,7 +183,7 @@ impl Netlink {
         Ok(stats.into_iter().flatten().collect())
     }
 
-    /// Create a veth pair: one end here, the other in `peer_namespace`, or here as well.
+    /// Create a veth pair: one end here, the other in `peer_namespace`, or here, too.
     pub fn add_veth(
         &mut self,
         (name, mac): (&str, [u8; 6]),

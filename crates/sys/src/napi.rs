@@ -52,7 +52,7 @@ fn write_threaded(namespace: &Namespace, device: &str) -> io::Result<()> {
 /// Whether a device of a namespace has threaded NAPI.
 ///
 /// # Errors
-/// There is no such device, or the kernel lacks the setting.
+/// The device does not exist, or the kernel lacks the setting.
 pub fn is_threaded(namespace: &Namespace, device: &str) -> io::Result<bool> {
     Ok(File::Threaded.read(namespace, device)? != 0)
 }
@@ -77,7 +77,7 @@ pub enum File {
 }
 
 impl File {
-    /// Its name.
+    /// Its name in sysfs, below the device.
     pub fn name(self) -> &'static str {
         match self {
             File::Threaded => "threaded",
@@ -86,7 +86,7 @@ impl File {
         }
     }
 
-    /// Since when there is one.
+    /// The error for kernels without the file.
     fn since(self) -> &'static str {
         match self {
             File::Threaded => "threaded NAPI is not supported by this kernel (Linux 5.12)",
@@ -101,10 +101,10 @@ impl File {
         }
     }
 
-    /// Its number.
+    /// The number in the file.
     ///
     /// # Errors
-    /// There is no such device, or the kernel lacks the setting.
+    /// The device does not exist, or the kernel lacks the setting.
     pub fn read(self, namespace: &Namespace, device: &str) -> io::Result<u64> {
         let path = self.path(device)?;
         let text = self.with_sysfs(namespace, || fs::read_to_string(&path))?;

@@ -88,7 +88,7 @@ pub fn apart<T: Send>(
 /// Whether an unprivileged process can create a user namespace with a network namespace in it.
 /// Tried in a child, since a process with threads can't change its user namespace.
 pub fn user_namespaces_work() -> bool {
-    // SAFETY: the child calls nothing but unshare and _exit, both of which are safe after fork.
+    // SAFETY: the child calls nothing but unshare and _exit, both safe after fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: as above.
@@ -130,7 +130,7 @@ impl Namespace {
     /// Find a namespace by its name in `ip netns`, by a process in it, or by a path.
     ///
     /// # Errors
-    /// There is none, or it is not a namespace.
+    /// It does not exist, or is not a namespace.
     pub fn find(name: &str) -> io::Result<Namespace> {
         let path = if name.contains('/') {
             name.to_string()
@@ -216,7 +216,7 @@ impl Namespace {
         apart(self.as_fd(), "plumb-sysfs", || {
             unshare_mounts()?;
             match mount(c"sysfs", c"/sys", Some(c"sysfs"), 0) {
-                // The one that is there is of this namespace (do_add_mount, fs/namespace.c).
+                // The existing mount is this namespace's (do_add_mount, fs/namespace.c).
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 other => other?,
             }
@@ -225,8 +225,8 @@ impl Namespace {
     }
 }
 
-/// Give this thread a file system in memory at `at`, which only it and what it starts see, and which is
-/// gone with them.
+/// Mount a file system in memory at `at`, seen only by this thread and what it starts, and gone with
+/// them.
 ///
 /// # Errors
 /// It needs CAP_SYS_ADMIN.

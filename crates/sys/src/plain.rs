@@ -3,16 +3,16 @@
 /// A type of integers without padding, for which any bytes are a valid value.
 ///
 /// # Safety
-/// The type is `repr(C)`, of whole numbers, arrays of these and other such types, and has
-/// no padding. netplumb-bpfc makes such types of the programs' headers, and checks it.
+/// The type is `repr(C)`, of integers, arrays and other such types, and has no padding.
+/// netplumb-bpfc makes such types of the programs' headers, and checks it.
 pub unsafe trait Plain: Copy + 'static {
-    /// Its bytes.
+    /// In the machine's byte order, as BPF maps have them.
     fn bytes(&self) -> &[u8] {
         // SAFETY: the pointer and the size are one value's, and it has no padding.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 
-    /// A value from its bytes, the first of them; none if there are too few.
+    /// A value from the first bytes; none if they are too few.
     fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < size_of::<Self>() {
             return None;

@@ -17,7 +17,7 @@ pub fn number(text: &str, name: &str) -> Option<u64> {
     field(text, name)?.split_whitespace().next()?.parse().ok()
 }
 
-/// The CPU by /proc/cpuinfo: its name, or on arm64, where the kernel has none, who made it and which part it is.
+/// The CPU by /proc/cpuinfo: its name, or on arm64, where the kernel has none, its implementer and part.
 pub fn cpu_model(cpuinfo: &str) -> Option<String> {
     /// Parts of Arm itself (arch/arm64/include/asm/cputype.h).
     const ARM: &str = "0x41";
@@ -49,7 +49,7 @@ pub fn cpu_model(cpuinfo: &str) -> Option<String> {
     })
 }
 
-/// The process that a thread is of, by its number; none if there is no such thread.
+/// The process of a thread, by its TID; none if the thread does not exist.
 pub fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     number(&status, "Tgid")?.try_into().ok()
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(cpu_model("processor: 0\n"), None);
     }
 
-    /// Check that a thread is of its process, also of which it is not the first.
+    /// Check that a thread belongs to its process, also where it is not the first one.
     #[test]
     fn threads() {
         let own = std::process::id();

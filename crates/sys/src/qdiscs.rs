@@ -13,10 +13,10 @@ use crate::netns::Namespace;
 /// `TC_H_MAJ(TC_H_CLSACT)`.
 const CLSACT: TcHandle = TcHandle { major: 0xffff, minor: 0 };
 
-/// A device's root qdisc, whose counters include those of its children.
+/// A device's root qdisc, whose counters include its children's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qdisc {
-    /// The device.
+    /// Name of the device in its namespace.
     pub device: String,
     /// Whether it is for ingress, or only for filters (`clsact`): it has no queue.
     pub is_filter: bool,

@@ -1,4 +1,4 @@
-//! Routes: existing ones, and those that plumb adds and deletes.
+//! Routes: existing ones, and plumb's own.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ const OURS: RouteProtocol = RouteProtocol::Other(0xb6);
 pub struct OurRoute {
     /// The device's index.
     pub device: u32,
-    /// The destination.
+    /// The address that the route leads to, as a /32 or /128.
     pub to: IpAddr,
     /// Whether it is of type `local`: packets are received as if the machine had the address.
     pub local: bool,
@@ -76,7 +76,7 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
-    /// Delete such a route.
+    /// Delete a route through a device.
     pub fn remove_device_route(
         &mut self,
         index: u32,
@@ -150,7 +150,7 @@ impl Namespace {
         self.ask(|netlink| unless_there(netlink.add_device_route(index, destination, prefix_len)))
     }
 
-    /// Delete such a route.
+    /// Delete a route through a device.
     ///
     /// # Errors
     /// An error of the kernel.

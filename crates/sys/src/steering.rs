@@ -14,10 +14,10 @@ use crate::netns::Namespace;
 /// Bits of each number of a mask.
 const BITS: u32 = 32;
 
-/// The queues of a device that have a setting, by name.
+/// The names of a device's queues that have a setting.
 ///
 /// # Errors
-/// There is no such device.
+/// The device does not exist.
 pub fn queues(namespace: &Namespace, device: &str, which: Steering) -> io::Result<Vec<String>> {
     let folder = folder(device)?;
     let names = namespace.with_sysfs(|| {
@@ -34,7 +34,7 @@ pub fn queues(namespace: &Namespace, device: &str, which: Steering) -> io::Resul
 /// The CPUs of a queue, as a list.
 ///
 /// # Errors
-/// There is no such queue, or no such setting: xps_cpus of a device with a single queue.
+/// The queue or the setting does not exist: xps_cpus of a device with a single queue.
 pub fn read(
     namespace: &Namespace,
     device: &str,
@@ -51,7 +51,7 @@ pub fn read(
 /// Set the CPUs of a queue.
 ///
 /// # Errors
-/// As [`read`], or there is no such CPU.
+/// As [`read`], or the CPU does not exist.
 pub fn write(
     namespace: &Namespace,
     device: &str,

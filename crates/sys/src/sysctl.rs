@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::netns::Namespace;
 
-/// The file of a sysctl. As in sysctl(8), a slash in a key is a dot in a name, such as that of a
-/// VLAN device.
+/// The file of a sysctl. As in sysctl(8), a slash in a key is a dot in a name, such as a VLAN
+/// device's.
 pub fn path(key: &str) -> PathBuf {
     let swapped = |c| match c {
         '.' => '/',
@@ -36,13 +36,13 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
         ));
     }
     let file = OpenOptions::new().write(true).open(path(key));
-    let mut file = file.map_err(|e| told(&e))?;
+    let mut file = file.map_err(|e| explained(&e))?;
     file.write_all(value.as_bytes()).map_err(|e| match e.kind() {
-        // The sysctl is there: what it names is not.
+        // The sysctl exists, but not what it names.
         ErrorKind::NotFound => io::Error::new(ErrorKind::Unsupported, no_such_value(key, value)),
-        _ => told(&e),
+        _ => explained(&e),
     })?;
-    let back = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
+    let back = fs::read_to_string(path(key)).map_err(|e| explained(&e))?;
     if back.split_whitespace().eq(value.split_whitespace()) {
         Ok(())
     } else {
@@ -53,13 +53,13 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
 /// Read a sysctl in this thread's namespace.
 ///
 /// # Errors
-/// There is none: the reason, in terms of sysctls.
+/// It does not exist: the reason, in terms of sysctls.
 pub fn get(key: &str) -> io::Result<String> {
-    let value = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
+    let value = fs::read_to_string(path(key)).map_err(|e| explained(&e))?;
     Ok(value.trim().to_string())
 }
 
-/// Why the kernel does not find what a sysctl is to be set to.
+/// Why the kernel does not find a sysctl's new value.
 fn no_such_value(key: &str, value: &str) -> String {
     const CONTROL: &str = "net.ipv4.tcp_congestion_control";
     let shown: String = value.chars().take(60).collect();
@@ -75,7 +75,7 @@ fn no_such_value(key: &str, value: &str) -> String {
 }
 
 /// The system's reason, in terms of sysctls.
-fn told(error: &io::Error) -> io::Error {
+fn explained(error: &io::Error) -> io::Error {
     let why = match error.kind() {
         ErrorKind::NotFound => "no such sysctl in this kernel: a module may be missing",
         ErrorKind::PermissionDenied => "it can't be written",
@@ -96,7 +96,7 @@ pub fn set_anywhere(namespace: &Namespace, key: &str, value: &str) -> io::Result
     }
 }
 
-/// Whether a sysctl is there, and a new network namespace has none of its own.
+/// Whether a sysctl exists, and a new network namespace lacks it.
 ///
 /// # Errors
 /// No namespace can be made.
@@ -109,7 +109,7 @@ impl Namespace {
     /// Read a sysctl of this namespace.
     ///
     /// # Errors
-    /// There is none.
+    /// It does not exist.
     pub fn sysctl(&self, key: &str) -> io::Result<String> {
         self.inside(|| get(key))
     }
@@ -138,7 +138,7 @@ mod tests {
         assert!(error.to_string().contains("no such sysctl"), "{error}");
     }
 
-    /// Check that of a value which the kernel does not know those are named that it knows.
+    /// Check that the error for an unknown value names the values that the kernel knows.
     #[test]
     fn values_that_are_not_there() {
         let why = no_such_value("net.ipv4.tcp_congestion_control", "warp");

@@ -1,4 +1,4 @@
-//! For tests only: golden files, words past the harness, and what is tried many times.
+//! For tests only: golden files, words past the harness, and checks tried many times.
 
 use std::env;
 use std::fs;
@@ -6,10 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Set to anything, it makes [`golden`] write what it was given.
+/// Set to anything, it makes [`golden`] write its text.
 pub const BLESS: &str = "PLUMB_BLESS";
 
-/// Say why a test does nothing: it passes, and is counted as skipped by `make test`.
+/// Print why a test does nothing: it passes, and is counted as skipped by `make test`.
 ///
 /// The one way to skip: what `eprintln!` writes is kept by the harness of a test that
 /// passes, so that nobody would know.
@@ -17,7 +17,7 @@ pub fn skip(why: &str) {
     tell(&format!("skipped: {why}"));
 }
 
-/// Say something that is worth reading also when the test passes.
+/// Print something that is worth reading also when the test passes.
 pub fn tell(what: &str) {
     // In one write, and so in one piece, whoever else writes.
     let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
@@ -51,7 +51,7 @@ pub fn parse_openmetrics(text: &str) -> bool {
         .spawn()
         .unwrap_or_else(|error| panic!("{python}: {error}"));
     let mut input = child.stdin.take();
-    // What does not read all of it says why.
+    // A child that does not read all of it reports why.
     let _ = input.as_mut().map(|input| input.write_all(text.as_bytes()));
     drop(input);
     let done = child.wait_with_output().unwrap_or_else(|error| panic!("{python}: {error}"));
@@ -111,7 +111,7 @@ fn of_other_qemus(program: &Path) -> Option<PathBuf> {
 /// How often the same is compared with the same: in `PLUMB_TRIES`, or `few`.
 ///
 /// # Panics
-/// The variable is no number.
+/// The variable is not a number.
 pub fn tries(few: usize) -> usize {
     number("PLUMB_TRIES", few)
 }
@@ -124,7 +124,7 @@ pub fn is_soak() -> bool {
 /// How many runs are killed: in `PLUMB_KILLS`, or `few`.
 ///
 /// # Panics
-/// The variable is no number.
+/// The variable is not a number.
 pub fn kills(few: usize) -> usize {
     number("PLUMB_KILLS", few)
 }
@@ -139,15 +139,15 @@ fn number(name: &str, otherwise: usize) -> usize {
 /// Check that something goes well `well` times of `tries`, where it may go wrong for
 /// reasons of the machine's.
 ///
-/// Each try says what it found. The last is the one after which no other could change the
-/// outcome: not the first that went well, which something that is mostly wrong has, too.
+/// Each try reports what it found. The last is the one after which no other could change the
+/// outcome: not the first success, which a mostly broken check has, too.
 ///
 /// # Panics
 /// It went wrong too often.
 #[track_caller]
 pub fn mostly(well: usize, tries: usize, mut one: impl FnMut() -> Result<String, String>) {
     assert!(2 * well > tries && well <= tries, "{well} of {tries} is not most");
-    let (mut good, mut bad, mut told) = (0, 0, String::new());
+    let (mut good, mut bad, mut report) = (0, 0, String::new());
     while good < well && tries - bad >= well {
         let (mark, found) = match one() {
             Ok(found) => {
@@ -159,13 +159,13 @@ pub fn mostly(well: usize, tries: usize, mut one: impl FnMut() -> Result<String,
                 ("NOT as it should be", found)
             }
         };
-        told += &format!("  {mark}: {found}\n");
+        report += &format!("  {mark}: {found}\n");
     }
-    assert!(good >= well, "{good} of {}, not {well} of {tries}:\n{told}", good + bad);
-    tell(&format!("{good} of {} tries:\n{}", good + bad, told.trim_end()));
+    assert!(good >= well, "{good} of {}, not {well} of {tries}:\n{report}", good + bad);
+    tell(&format!("{good} of {} tries:\n{}", good + bad, report.trim_end()));
 }
 
-/// Compare a text with the file that holds what it is to be.
+/// Compare a text with the file that holds the expected one.
 ///
 /// With `PLUMB_BLESS=1 cargo test` the file is written instead; look at the
 /// difference before it is committed.
@@ -244,13 +244,13 @@ mod tests {
                 .output()
                 .unwrap();
             assert!(child.status.success(), "{child:?}");
-            let told = String::from_utf8(child.stderr).unwrap();
-            assert_eq!(told, "skipped: there is no moon tonight\n");
+            let stderr = String::from_utf8(child.stderr).unwrap();
+            assert_eq!(stderr, "skipped: there is no moon tonight\n");
         }
     }
 
-    /// Check that what goes well often enough passes, that what does not fails with what
-    /// was found, and that neither is tried longer than it takes to know.
+    /// Check that a try that succeeds often enough passes, that another fails with its message, and
+    /// that neither is tried longer than necessary.
     #[test]
     fn most_have_to_go_well() {
         let run = |outcomes: &[bool]| {
@@ -261,16 +261,16 @@ mod tests {
                 None => panic!("tried too often"),
             };
             let ended = catch_unwind(AssertUnwindSafe(|| mostly(3, 5, one)));
-            let told = ended.map_err(|why| *why.downcast::<String>().unwrap());
-            (told, left.len())
+            let outcome = ended.map_err(|why| *why.downcast::<String>().unwrap());
+            (outcome, left.len())
         };
         assert_eq!(run(&[true; 3]), (Ok(()), 0));
         assert_eq!(run(&[false, true, false, true, true]), (Ok(()), 0));
-        let (told, left) = run(&[true, false, false, false, true]);
+        let (outcome, left) = run(&[true, false, false, false, true]);
         assert_eq!(left, 1);
-        let told = told.unwrap_err();
-        assert!(told.starts_with("1 of 4, not 3 of 5"), "{told}");
-        assert!(told.contains("NOT as it should be: odd"), "{told}");
+        let outcome = outcome.unwrap_err();
+        assert!(outcome.starts_with("1 of 4, not 3 of 5"), "{outcome}");
+        assert!(outcome.contains("NOT as it should be: odd"), "{outcome}");
         // One that is right in a third of the tries.
         assert!(run(&[true, false, false, true, false]).0.is_err());
     }
@@ -278,13 +278,13 @@ mod tests {
     /// Check that a difference is shown where it is, also at the end.
     #[test]
     fn differences_are_located() {
-        let told = difference("f", "a\nb\nc", "a\nx\nc");
+        let text = difference("f", "a\nb\nc", "a\nx\nc");
         assert!(
-            told.starts_with("f differs from line 2 on\n  golden: \"b\"\n  now:    \"x\""),
-            "{told}"
+            text.starts_with("f differs from line 2 on\n  golden: \"b\"\n  now:    \"x\""),
+            "{text}"
         );
-        let told = difference("f", "a", "a\n");
-        assert!(told.contains("line 2"), "{told}");
-        assert!(told.contains("golden: \"(no line)\""), "{told}");
+        let text = difference("f", "a", "a\n");
+        assert!(text.contains("line 2"), "{text}");
+        assert!(text.contains("golden: \"(no line)\""), "{text}");
     }
 }

@@ -5,9 +5,9 @@
 //! usbnet load KIND FAULT N [PER]   one device, and N frames of its load, PER in a transfer
 //! ```
 //!
-//! `KIND` is `smsc95xx` or `ncm`, `FAULT` is `none`, `size` or `error`. The modules vhci-hcd
-//! and those of the drivers have to be loaded. A load begins with a line on standard input,
-//! and its counts are printed when all frames are received.
+//! `KIND` is `smsc95xx` or `ncm`, `FAULT` is `none`, `size` or `error`. vhci-hcd and the
+//! drivers' modules have to be loaded. A load begins with a line on standard input, and its
+//! counts are printed when all frames are received.
 
 use std::error::Error;
 use std::io::{self, Write};

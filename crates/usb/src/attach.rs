@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The first controller, which is there as soon as the module is loaded.
+/// The first controller, which exists once the module is loaded.
 pub const CONTROLLER: &str = "/sys/devices/platform/vhci_hcd.0";
 
 /// `USB_SPEED_HIGH` in `include/uapi/linux/usb/ch9.h`: 480 Mbit/s.
@@ -32,12 +32,12 @@ pub enum AttachError {
     /// A line of the controller's status that we can't read.
     #[error("invalid line `{0}` in the status of vhci_hcd; expected like `hs  0000 004 ...`")]
     Status(String),
-    /// All else that the kernel says.
+    /// Any other error of the kernel.
     #[error("cannot {what} of vhci_hcd: {source}")]
     Refused {
         /// What was tried.
         what: String,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -60,11 +60,11 @@ impl Controller {
         Controller { folder: folder.into() }
     }
 
-    /// The first port of high speed that nothing is attached to.
+    /// The first free port of high speed.
     ///
     /// # Errors
     ///
-    /// If there is no controller, or no such port.
+    /// If there is no controller, or no free port.
     pub fn free_port(&self) -> Result<u32, AttachError> {
         let path = self.folder.join("status");
         let status = fs::read_to_string(&path)
@@ -89,7 +89,7 @@ impl Controller {
             let devid = 1 << 16 | (port + 2);
             let line = format!("{port} {} {devid} {HIGH_SPEED}", kernels.as_raw_fd());
             match self.write("attach", &line, format!("attach to port {port}")) {
-                // The kernel holds its end now, so ours of it is closed.
+                // The kernel holds its end now, so our descriptor of it is closed.
                 Ok(()) => return Ok(Attached { port, socket: ours }),
                 // Another process was faster.
                 Err(AttachError::Refused { source, .. })
@@ -99,7 +99,7 @@ impl Controller {
         }
     }
 
-    /// Detach what is attached to a port.
+    /// Detach a port's device.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 //!
 //! There is one thread, and it waits for nothing but requests and commands: what it answers
 //! depends on their order alone. A transfer of a driver's waits while the other device holds
-//! as much as it can, so no frame is lost for want of room.
+//! as much as it can, so no frame is lost to a full buffer.
 
 mod slot;
 
@@ -28,10 +28,10 @@ pub enum BusError {
     Socket {
         /// Of the device.
         port: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What a socket brought is not what vhci_hcd sends.
+    /// A socket's data are not vhci_hcd's.
     #[error("cannot serve USB port {port}: {source}")]
     Request {
         /// Of the device.
@@ -59,7 +59,7 @@ pub struct Bus {
     handle: Handle,
 }
 
-/// What other threads have of a bus that is served.
+/// Other threads' handle of a running bus.
 #[derive(Debug, Clone)]
 pub struct Handle {
     commands: Sender<Command>,
@@ -67,12 +67,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Give a load to a port, besides what comes by its cable. It begins at once, or behind those
-    /// given before; [`Counters`] say how far it is.
+    /// Give a load to a port, in addition to its cable's frames. It begins at once, or behind
+    /// those given before; [`Counters`] show how far it is.
     ///
     /// # Errors
     ///
-    /// If the device has no such loads, or the bus has stopped.
+    /// If the device can't have such loads, or the bus has stopped.
     pub fn offer(&self, port: Port, load: Load) -> Result<(), LoadError> {
         let (answer, answered) = channel();
         self.send(Command::Offer(port, load, answer));
@@ -102,7 +102,7 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// If there are no sockets to be had.
+    /// If no sockets can be made.
     pub fn new() -> io::Result<Bus> {
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -126,8 +126,8 @@ impl Bus {
         }
     }
 
-    /// Plug in a cable of a device that is connected with no other: it has its loads alone, and
-    /// what it sends goes nowhere.
+    /// Plug in a device's cable without another device: it has its loads alone, and what it
+    /// sends goes nowhere.
     pub fn load(&mut self, port: Port) {
         self.slots[port.0].device.set_carrier(true);
     }
@@ -148,7 +148,7 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// If a socket doesn't work, or brings what is no request.
+    /// If a socket doesn't work, or brings anything but requests.
     pub fn serve(mut self) -> Result<(), BusError> {
         while self.slots.iter().any(|slot| slot.is_open) {
             let ready = self.wait()?;
@@ -175,7 +175,7 @@ impl Bus {
         let mut polled: Vec<libc::pollfd> =
             std::iter::once(self.woken.as_raw_fd()).chain(sockets).map(readable).collect();
         loop {
-            // SAFETY: the array is ours and has as many entries as we say.
+            // SAFETY: the array is ours and has as many entries as we pass.
             let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) };
             if n >= 0 {
                 break;
@@ -195,7 +195,7 @@ impl Bus {
         })
     }
 
-    /// Do what other threads want. Returns whether to go on.
+    /// Carry out other threads' commands. Returns whether to go on.
     fn command(&mut self) -> bool {
         let mut bytes = [0; 64];
         while matches!(self.woken.read(&mut bytes), Ok(1..)) {}
@@ -213,7 +213,7 @@ impl Bus {
         true
     }
 
-    /// Read what is there, once, and answer every request that is there as a whole.
+    /// Read once, and answer every complete request.
     fn read(&mut self, port: usize) -> Result<(), BusError> {
         let slot = &mut self.slots[port];
         match slot.requests.read(&mut slot.socket) {
@@ -342,14 +342,14 @@ impl Bus {
         slot.counters.add_transfer_out();
         let mut frames = Vec::new();
         if slot.device.transmit(&transfer, &mut frames).is_err() {
-            // A driver that hears of an error tries again or resets: the count says it.
+            // A driver that hears of an error tries again or resets: the count shows it.
             slot.counters.add(Kind::Malformed, transfer.len());
         }
         slot.answer(seqnum, &[], transfer.len());
         Some(frames)
     }
 
-    /// One frame, to where the cable goes.
+    /// Forward one frame to the other end of the cable.
     fn forward(&mut self, port: usize, frame: Frame) {
         let slot = &self.slots[port];
         slot.counters.add(Kind::Sent, frame.bytes.len());

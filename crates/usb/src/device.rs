@@ -1,13 +1,13 @@
-//! What a device is to the host that drives it, and to the wire behind it.
+//! A device as its host and the wire behind it see it.
 
 use crate::frame::Malformed;
 use crate::wire::{Fault, Fifo, Frame, Refusal};
 
-/// The endpoint that frames go to the host on.
+/// The endpoint for frames to the host.
 pub const BULK_IN: u8 = 1;
-/// The endpoint that frames come from the host on.
+/// The endpoint for frames from the host.
 pub const BULK_OUT: u8 = 2;
-/// The endpoint that the host hears of changes on.
+/// The endpoint for notifications of changes.
 pub const INTERRUPT_IN: u8 = 3;
 
 /// A request that the device doesn't take: the host gets `-EPIPE`.
@@ -72,7 +72,7 @@ pub struct Descriptors {
 
 /// An emulated network device.
 ///
-/// All of it is a function of the calls and their order: a device has no clock and no thread.
+/// Its behaviour depends only on the calls and their order: a device has no clock and no thread.
 pub trait Device: Send {
     /// What it is.
     fn descriptors(&self) -> &Descriptors;
@@ -81,28 +81,28 @@ pub trait Device: Send {
     ///
     /// # Errors
     ///
-    /// If the device has no such request.
+    /// If the device lacks the request.
     fn control(&mut self, setup: &Setup, data: &[u8]) -> Result<Vec<u8>, Stall>;
 
     /// Choose an alternate setting of an interface.
     ///
     /// # Errors
     ///
-    /// If there is no such setting.
+    /// If the setting does not exist.
     fn set_alternate(&mut self, interface: u16, alternate: u16) -> Result<(), Stall>;
 
-    /// The alternate setting that an interface has.
+    /// The current alternate setting of an interface.
     ///
     /// # Errors
     ///
-    /// If there is no such interface.
+    /// If the interface does not exist.
     fn alternate(&self, interface: u16) -> Result<u8, Stall>;
 
     /// A transfer of the driver's: adds its frames to `frames`, as they are on the wire.
     ///
     /// # Errors
     ///
-    /// If it is no transfer that such a device takes; then it has added nothing.
+    /// If such a device doesn't take this transfer; then it has added nothing.
     fn transmit(&mut self, transfer: &[u8], frames: &mut Vec<Frame>) -> Result<(), Malformed>;
 
     /// Whether frames go out to the wire: the cable is in, and the transmitter on.
@@ -125,6 +125,6 @@ pub trait Device: Send {
     /// Plug the cable in or out.
     fn set_carrier(&mut self, up: bool);
 
-    /// Whether the device can tell its driver of such a fault.
+    /// Whether the device can report such a fault to its driver.
     fn supports(&self, fault: Fault) -> bool;
 }

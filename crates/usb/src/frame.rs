@@ -13,7 +13,7 @@ pub(crate) const HEADER: usize = 14;
 pub struct Malformed {
     /// Which field.
     pub what: &'static str,
-    /// What it says.
+    /// The field's value.
     pub value: usize,
     /// Where it is.
     pub at: usize,
@@ -54,7 +54,7 @@ pub(crate) fn padded(bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The sum that checksums of the Internet are made of, not inverted: RFC 1071.
+/// The sum of Internet checksums, not inverted: RFC 1071.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u64;
     let (pairs, rest) = bytes.as_chunks::<2>();

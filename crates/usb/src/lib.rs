@@ -4,7 +4,7 @@
 //! USB/IP over a socket pair, so no hardware and no hypervisor takes part, and all of it can
 //! be in a guest. A [`Bus`] serves several devices in one thread: what they answer depends
 //! on the order of requests alone. Their Ethernet sides are connected with each other, or
-//! with a [`Load`] of frames, some of which a driver has to drop.
+//! with a [`Load`] of frames, including ones that a driver has to drop.
 
 pub mod attach;
 mod bus;

@@ -2,7 +2,7 @@
 //! communication interface with notifications, and a data interface whose second setting has
 //! the endpoints. Frames travel in NTBs of 16 bits, several in one.
 //!
-//! Numbers of requests and fields are those of "Universal Serial Bus Communications Class
+//! Numbers of requests and fields are from "Universal Serial Bus Communications Class
 //! Subclass Specification for Network Control Model Devices", revision 1.0 (NCM).
 
 mod ntb;
@@ -41,7 +41,7 @@ const BITS_PER_SECOND: u32 = 100_000_000;
 /// The string with the address.
 const MAC_STRING: u8 = 3;
 
-/// The device.
+/// A device with two interfaces, and the state that the host sets in it.
 #[derive(Debug)]
 pub struct Ncm {
     descriptors: Descriptors,
@@ -103,7 +103,7 @@ fn notification(kind: u8, value: u16, length: u8) -> Vec<u8> {
 /// What NTBs have to be like: NCM, table 6-3. Everything is aligned by four.
 fn parameters() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(28);
-    bytes.extend_from_slice(&[28, 0, 1, 0]); // only those of 16 bits
+    bytes.extend_from_slice(&[28, 0, 1, 0]); // only NTBs of 16 bits
     for _direction in 0..2 {
         bytes.extend_from_slice(&MAX_NTB_BYTES.to_le_bytes());
         // Divisor, remainder, alignment, and a reserved field or no limit of datagrams.

@@ -18,7 +18,7 @@ const READ_REGISTER: u8 = 0xa1;
 /// Type vendor, recipient device, without the direction.
 const VENDOR: u8 = 0x40;
 
-/// The device.
+/// A LAN9512's Ethernet side, with its registers and EEPROM.
 #[derive(Debug)]
 pub struct Smsc95xx {
     descriptors: Descriptors,

@@ -19,14 +19,14 @@ const STRING: u16 = 3;
 const LANGUAGES: [u8; 4] = [4, STRING as u8, 0x09, 0x04];
 
 /// Answer a control request: a standard one here, all others by the device. `configuration`
-/// is the one that the host has chosen. What goes to the host is no longer than it asked for.
+/// is the host's choice. The reply is no longer than requested.
 pub(crate) fn control(
     device: &mut dyn Device,
     configuration: &mut u8,
     setup: &Setup,
     data: &[u8],
 ) -> Result<Vec<u8>, Stall> {
-    // Without data to send, a device can't say what it took: it has to be what was announced.
+    // Without data to send, a device can't report what it took: it has to be what was announced.
     if !setup.is_in() && data.len() != usize::from(setup.length) {
         return Err(Stall);
     }

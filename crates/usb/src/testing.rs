@@ -48,7 +48,7 @@ impl Seeded {
     }
 }
 
-/// A frame of IPv4's type, to an address, with bytes that tell it from others.
+/// A frame of IPv4's type, to an address, with bytes that differ from other frames'.
 pub(crate) fn frame(to: [u8; 6], bytes: usize, seed: u64) -> Vec<u8> {
     let mut frame = to.to_vec();
     frame.extend_from_slice(&[2, 0, 0, 0, 0, 0xfe, 8, 0]);

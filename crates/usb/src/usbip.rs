@@ -6,10 +6,10 @@
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
-/// Bytes of every header, whatever it is of.
+/// Bytes of a header, the same for every message.
 pub const HEADER_BYTES: usize = 48;
 
-/// The longest transfer taken: that of an NTB of 16 bits, and of every buffer of `usbnet`.
+/// The longest transfer taken: an NTB of 16 bits, and every buffer of `usbnet`.
 pub const MAX_TRANSFER_BYTES: usize = 64 << 10;
 
 /// What is read at once, so that one call of the kernel is enough for many short messages.
@@ -20,7 +20,7 @@ const CMD_UNLINK: u32 = 2;
 const RET_SUBMIT: u32 = 3;
 const RET_UNLINK: u32 = 4;
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UsbipError {
     /// No such command.
@@ -69,7 +69,7 @@ pub enum Request<'a> {
     },
 }
 
-/// A transfer.
+/// USBIP_CMD_SUBMIT: a transfer that the host asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submit<'a> {
     /// Its number, by which it is answered.
@@ -117,7 +117,7 @@ fn word(header: &[u8; HEADER_BYTES], at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-/// The header at the beginning, once all of it is there.
+/// The header at the beginning, once it is complete.
 fn header(bytes: &[u8]) -> Option<&[u8; HEADER_BYTES]> {
     bytes.first_chunk()
 }
@@ -135,7 +135,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     ///
-    /// If it is no message, or one of a kind that we don't take.
+    /// If it is not a message, or one of a kind that we don't take.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Request<'a>, usize)>, UsbipError> {
         let Some(header) = header(bytes) else {
             return Ok(None);
@@ -160,7 +160,7 @@ impl<'a> Request<'a> {
             .filter(|&endpoint| endpoint < 16)
             .ok_or(UsbipError::Endpoint(endpoint))?;
         let length = length(word(header, 6))?;
-        // The document says -1 where there are none, and vhci_hcd sends 0.
+        // The document has -1 where there are none, and vhci_hcd sends 0.
         let packets = word(header, 8) as i32;
         if packets != 0 && packets != -1 {
             return Err(UsbipError::Isochronous(packets));
@@ -201,11 +201,11 @@ impl<'a> Request<'a> {
 
 impl<'a> Reply<'a> {
     /// The first message of `bytes` and how long it is; nothing if more bytes are needed.
-    /// `is_in` says of a transfer whether its data go to the host, which a reply doesn't.
+    /// `is_in` is whether a transfer's data go to the host, which a reply lacks.
     ///
     /// # Errors
     ///
-    /// If it is no message.
+    /// If it is not a message.
     pub fn parse(
         bytes: &'a [u8],
         is_in: impl FnOnce(u32) -> bool,
@@ -284,7 +284,7 @@ impl Requests {
         Ok(read)
     }
 
-    /// The next message that is there as a whole.
+    /// The next complete message.
     ///
     /// # Errors
     ///

@@ -230,7 +230,7 @@ impl Fifo {
     }
 }
 
-/// Why there is no such load.
+/// Why a load is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// Not one that an Ethernet has.
@@ -242,7 +242,7 @@ pub enum LoadError {
     /// NTBs have no status word.
     #[error("unavailable: this device can't report {0:?} to its driver; use smsc95xx")]
     Fault(Fault),
-    /// The bus is no more.
+    /// The bus has stopped.
     #[error("the emulated USB bus has stopped")]
     Stopped,
 }
@@ -270,11 +270,11 @@ impl Load {
     }
 
     /// Several frames in each transfer, if device and driver take that. Frames of bad size
-    /// come one by one all the same.
+    /// still come one by one.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If `frames` is 0.
     pub fn per_transfer(mut self, frames: usize) -> Result<Load, LoadError> {
         if frames == 0 {
             return Err(LoadError::PerTransfer);
@@ -293,7 +293,7 @@ impl Load {
         self.left == 0
     }
 
-    /// Those of the next transfer.
+    /// Frames of the next transfer.
     pub(crate) fn next_transfer(&mut self) -> impl Iterator<Item = Frame> + use<> {
         let now = (self.per_transfer as u64).min(self.left);
         self.left -= now;

@@ -1,8 +1,11 @@
-//! Frames that the receiver's device hands to its driver, a transfer at a time: what a driver does
-//! with each, also if it drops them.
+//! Frames that the receiver's device hands to its driver, a transfer at a time: how a driver
+//! handles them, including the ones it drops.
 //!
-//! Each transfer waits until the one before has been dealt with. What is passed on is a datagram
-//! to the receiver's socket, whose system calls are between markers, as in [`crate::packets`].
+//! Each transfer waits until the one before has been dealt with. The driver passes on a datagram to
+//! the receiver's socket, whose system calls are between markers, as in [`crate::packets`].
+//!
+//! Whether the driver dropped a frame is known by the functions that `hands_up` lists in
+//! crates/kernel/rules/path.toml.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,7 +19,7 @@ use netplumb_model::recording::Ledger;
 
 use crate::ends::{Ends, RX_PORT, TX_PORT};
 use crate::mark::{self, mark};
-use crate::packets::{Asked, NAP, NAPS, RUN_NS, Traffic, align, now_ns, readable};
+use crate::packets::{ExtraCounters, NAP, NAPS, RUN_NS, Traffic, align, now_ns, readable};
 
 /// Hops that a datagram may take: the kernel's default.
 const TTL: u8 = 64;
@@ -25,7 +28,7 @@ const FROM_MAC: [u8; 6] = [0x02, 0x4e, 0x50, 0, 0, 0xfe];
 
 /// A device that hands frames to its driver.
 pub trait Device {
-    /// Its MAC address.
+    /// The MAC address that its frames are sent to.
     fn mac(&self) -> [u8; 6];
 
     /// Hand frames of these bytes to the driver, in one transfer.
@@ -76,11 +79,11 @@ impl<'a> FromDevices<'a> {
     /// Run a block, in its window.
     ///
     /// # Errors
-    /// The driver does not take the frames, or a counter can't be read. What the driver drops is
-    /// no error: it is in the ledger.
+    /// The driver does not take the frames, or a counter can't be read. Frames that the driver
+    /// drops are not an error: they are in the ledger.
     pub fn block(&mut self) -> io::Result<Ledger> {
         let packets = self.traffic.plan.packets;
-        let asked = Asked { queues: self.traffic.plan.qdisc.is_some() };
+        let asked = ExtraCounters { queues: self.traffic.plan.qdisc.is_some() };
         let before = self.traffic.drops(asked)?;
         mark::<{ mark::WINDOW_BEGIN }>();
         let delivered = self.all(packets);
@@ -88,7 +91,7 @@ impl<'a> FromDevices<'a> {
         self.traffic.ledger((asked, &before), u64::from(packets), delivered?)
     }
 
-    /// Hand over so many frames; returns how many datagrams the socket received.
+    /// Hand over this many frames; returns how many datagrams the socket received.
     fn all(&mut self, frames: u32) -> io::Result<u64> {
         let aligned = self.traffic.plan.aligned;
         let mut run_began_ns = if aligned { align() } else { 0 };

@@ -27,8 +27,8 @@ pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
     Ok(of_loss(Counters::read(namespace)?.all()))
 }
 
-/// Read the loss counters of the devices of a namespace, those included that `/proc/net/dev` has
-/// only sums of: what is wrong with received frames.
+/// Read the loss counters of the devices of a namespace, including the ones that `/proc/net/dev`
+/// only has sums of: errors of received frames.
 ///
 /// # Errors
 /// The namespace can't be entered, or a query failed.
@@ -45,28 +45,27 @@ pub fn of_devices(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
     })
 }
 
-/// Those that count losses.
+/// The loss counters among all counters.
 fn of_loss(counters: &Drops) -> Drops {
-    let lost = counters.iter().filter(|(name, _)| causes::of(name).is_some());
+    let lost = counters.iter().filter(|(name, _)| causes::cause_of(name).is_some());
     lost.map(|(name, n)| (name.clone(), *n)).collect()
 }
 
-/// What a counter's cause means, with the counter: "receive buffer full (UdpRcvbufErrors)";
+/// The meaning of a counter's cause, with the counter: "receive buffer full (UdpRcvbufErrors)";
 /// none of a counter that counts no losses.
 pub fn meaning(counter: &str) -> Option<String> {
-    let cause = causes::of(counter)?;
+    let cause = causes::cause_of(counter)?;
     Some(format!("{} ({counter})", cause.meaning))
 }
 
-/// Losses among counters that grew, each packet once, by what its cause means.
+/// Losses among counters that grew, each packet once, by the meaning of its cause.
 pub fn losses(grew: &Drops) -> Drops {
     let by_counter = causes(&of_loss(grew)).into_iter();
     let by_meaning = by_counter.filter_map(|(counter, n)| Some((meaning(&counter)?, n)));
     by_meaning.collect()
 }
 
-/// Those counters of losses that are a protocol's, in one family: "Udp", or "Ip" with what it
-/// counts beside ("IpExt").
+/// Loss counters of one protocol in one family: "Udp", or "Ip", including "IpExt".
 pub fn of_protocol(protocol: &str, family: Family, grew: &Drops) -> Drops {
     let is_its_own = |name: &str| {
         name.strip_prefix(protocol)
@@ -77,7 +76,7 @@ pub fn of_protocol(protocol: &str, family: Family, grew: &Drops) -> Drops {
     own
 }
 
-/// What a device dropped that was handed to it to be sent: how many, and what that means.
+/// Packets that a device dropped instead of sending: the meaning of the cause, and their number.
 pub fn not_sent(device: &str, grew: &Counters) -> (String, u64) {
     let counter = format!("{device} {TX_DROPPED}");
     let packets = grew.get(&counter);
@@ -114,14 +113,15 @@ pub fn causes(moved: &Drops) -> Drops {
 fn of_end(moved: &Drops) -> Drops {
     let mut causes = moved.clone();
     for cause in causes::CAUSES.iter().filter(|c| !c.includes.is_empty()) {
-        let is_included =
-            |name: &str| causes::of(name).is_some_and(|of| causes::is_among(of, cause.includes));
-        // By version of IP: packets of one are not those of the other.
+        let is_included = |name: &str| {
+            causes::cause_of(name).is_some_and(|of| causes::is_among(of, cause.includes))
+        };
+        // By version of IP: packets of one are not packets of the other.
         let mut known: BTreeMap<Option<Family>, u64> = BTreeMap::new();
         for (name, n) in causes.iter().filter(|(name, _)| is_included(name)) {
             *known.entry(causes::family(name)).or_default() += n;
         }
-        let own = |name: &str| causes::of(name) == Some(cause);
+        let own = |name: &str| causes::cause_of(name) == Some(cause);
         for (name, n) in causes.iter_mut().filter(|(name, _)| own(name)) {
             let of_name = causes::family(name);
             for (family, known) in &mut known {
@@ -140,20 +140,20 @@ fn of_end(moved: &Drops) -> Drops {
 
 /// Add causes for the missing packets of a ledger, from the kernel's reasons for freeing packets,
 /// as an instrument saw them in the same window, each after its protocol ("udp NO_SOCKET"). Packets
-/// that a counter has counted are not counted again, and those of other protocols are ignored.
+/// that a counter has counted are not counted again, and other protocols are ignored.
 pub fn explain(ledger: &mut Ledger, proto: Proto, reasons: &Drops) {
     let sum: u64 = ledger.dropped.values().sum();
     let mut missing = ledger.offered.saturating_sub(ledger.delivered + sum);
-    let mut told = ledger.dropped.clone();
+    let mut dropped = ledger.dropped.clone();
     let of_proto = format!("{proto} ");
     let reasons = reasons.iter();
     for (reason, &seen) in reasons.filter_map(|(r, n)| Some((r.strip_prefix(&of_proto)?, n))) {
         let mut left = seen;
         let means = |cause: &str| {
-            let reasons = causes::of(cause).map_or(&[][..], |cause| cause.reasons);
+            let reasons = causes::cause_of(cause).map_or(&[][..], |cause| cause.reasons);
             reasons.iter().any(|begin| reason.starts_with(begin))
         };
-        for (_, n) in told.iter_mut().filter(|(cause, _)| means(cause)) {
+        for (_, n) in dropped.iter_mut().filter(|(cause, _)| means(cause)) {
             let known = left.min(*n);
             *n -= known;
             left -= known;
@@ -257,21 +257,21 @@ mod tests {
             ("IpFragFails", 3),
             ("Udp6NoPorts", 4),
         ]);
-        let told = |protocol, family| losses(&of_protocol(protocol, family, &grew));
+        let lost = |protocol, family| losses(&of_protocol(protocol, family, &grew));
         let v6 = [("larger than the next MTU (Ip6InTooBigErrors)", 5)];
-        assert_eq!(told("Ip", Family::V6), drops(&v6));
+        assert_eq!(lost("Ip", Family::V6), drops(&v6));
         let v4 = [
             ("larger than the next MTU (IpFragFails)", 3),
             ("no route on input (IpExtInNoRoutes)", 2),
         ];
-        assert_eq!(told("Ip", Family::V4), drops(&v4));
+        assert_eq!(lost("Ip", Family::V4), drops(&v4));
         let udp = [("no socket at this port (Udp6NoPorts)", 4)];
-        assert_eq!(told("Udp", Family::V6), drops(&udp));
-        assert_eq!(told("Udp", Family::V4), drops(&[]));
+        assert_eq!(lost("Udp", Family::V6), drops(&udp));
+        assert_eq!(lost("Udp", Family::V4), drops(&[]));
     }
 
-    /// Check that reasons close a ledger, that those a counter told of are not told twice,
-    /// and that no more is explained than is missing.
+    /// Check that reasons close a ledger, that a reason that a counter has covers is not added
+    /// again, and that no more is explained than is missing.
     #[test]
     fn reasons_explain() {
         let ledger = |dropped: &[(&str, u64)]| Ledger {
@@ -283,13 +283,13 @@ mod tests {
         explain(&mut one, Proto::Udp, &drops(&[("udp NETFILTER_DROP", 10)]));
         assert!(one.closes());
         assert_eq!(one.dropped, drops(&[("kfree_skb: NETFILTER_DROP", 10)]));
-        let told = ("sender: tx0 qdisc drops", 6);
-        let mut both = ledger(&[told]);
+        let counted = ("sender: tx0 qdisc drops", 6);
+        let mut both = ledger(&[counted]);
         explain(&mut both, Proto::Tcp, &drops(&[("tcp QDISC_DROP", 6), ("tcp TCP_OLD_DATA", 30)]));
         assert!(both.closes());
-        let expected = [told, ("kfree_skb: TCP_OLD_DATA", 4)];
+        let expected = [counted, ("kfree_skb: TCP_OLD_DATA", 4)];
         assert_eq!(both.dropped, drops(&expected));
-        let mut none = ledger(&[told]);
+        let mut none = ledger(&[counted]);
         explain(&mut none, Proto::Udp, &drops(&[("udp QDISC_DROP", 6)]));
         assert!(!none.closes());
         // A gap of one protocol is not explained by losses of another.

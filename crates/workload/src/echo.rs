@@ -26,11 +26,11 @@ pub struct Echoes {
 }
 
 impl Echoes {
-    /// For echoes of a machine.
+    /// Open a socket for echoes of a machine.
     ///
     /// # Errors
     /// It needs CAP_NET_RAW, or there is no route.
-    pub fn of(peer: IpAddr) -> io::Result<Echoes> {
+    pub fn connect(peer: IpAddr) -> io::Result<Echoes> {
         let socket = raw_to(peer)?;
         socket.connect(&SocketAddr::new(peer, 0).into())?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -62,7 +62,7 @@ impl Echoes {
                 .iter()
                 .map(|byte| unsafe { byte.assume_init() })
                 .collect();
-            // Over IPv4 the header of IP comes first, of as many words as its first byte says.
+            // Over IPv4 the IP header comes first, with its length in words in the first byte.
             let at = match self.v6 {
                 true => 0,
                 false => usize::from(bytes.first().copied().unwrap_or(0) & 0x0f) * 4,

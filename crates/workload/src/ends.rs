@@ -79,7 +79,7 @@ impl Sockets {
         const DROPS: usize = 8;
         let mut info = [0_u32; DROPS + 1];
         let mut length = size_of_val(&info) as libc::socklen_t;
-        // SAFETY: the pointer and the length are those of `info`.
+        // SAFETY: the pointer and the length describe `info`.
         let result = unsafe {
             libc::getsockopt(
                 self.rx.as_raw_fd(),
@@ -101,7 +101,7 @@ pub(crate) fn disconnect(socket: &impl AsRawFd) -> io::Result<()> {
     let nowhere =
         libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
     let length = size_of_val(&nowhere) as libc::socklen_t;
-    // SAFETY: the address and the length are those of `nowhere`.
+    // SAFETY: the address and the length describe `nowhere`.
     match unsafe { libc::connect(socket.as_raw_fd(), &nowhere, length) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -232,7 +232,7 @@ pub(crate) fn set_option(
     name: i32,
     value: &[u8],
 ) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `value`.
+    // SAFETY: the pointer and the length describe `value`.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

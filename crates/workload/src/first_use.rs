@@ -1,4 +1,4 @@
-//! Triggers what the kernel does once, when its network is first used, before anything is measured.
+//! Triggers one-time work of the kernel, on first use of its network, before anything is measured.
 //!
 //! The first connection of a boot initialises secrets and tables of random numbers
 //! (include/linux/once.h): the table for choosing TCP ports alone (`table_perturb` in

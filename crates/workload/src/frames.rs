@@ -53,14 +53,14 @@ const CALL_AGAIN: Duration = Duration::from_millis(2);
 pub struct Generator {
     method: Method,
     facts: BTreeMap<String, String>,
-    made: Made,
+    made: FrameMaker,
     threads: Vec<Thread>,
     stop: Arc<AtomicBool>,
 }
 
 /// The method, with its counters.
 #[derive(Debug)]
-enum Made {
+enum FrameMaker {
     InKernel(Arc<Live>),
     Here(Vec<Done>),
 }
@@ -131,7 +131,7 @@ impl Generator {
         let mut generator = Generator {
             method: Method::Xdp,
             facts,
-            made: Made::InKernel(Arc::clone(&live)),
+            made: FrameMaker::InKernel(Arc::clone(&live)),
             threads: Vec::new(),
             stop: Arc::default(),
         };
@@ -146,7 +146,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// By packet sockets.
+    /// A generator with packet sockets, and the reason for them.
     fn here(plan: &GeneratorPlan, why: &str) -> Result<Generator, GeneratorError> {
         let mut facts = facts_of(plan, Method::Sockets, why);
         facts.insert(
@@ -157,7 +157,7 @@ impl Generator {
         let mut generator = Generator {
             method: Method::Sockets,
             facts,
-            made: Made::Here(Vec::new()),
+            made: FrameMaker::Here(Vec::new()),
             threads: Vec::new(),
             stop: Arc::default(),
         };
@@ -170,7 +170,7 @@ impl Generator {
                 sender.run(&socket, &stop)
             })
         })?;
-        generator.made = Made::Here(done);
+        generator.made = FrameMaker::Here(done);
         Ok(generator)
     }
 
@@ -198,8 +198,8 @@ impl Generator {
                         .and_then(|()| system::enter(namespace.as_fd()))
                         .and_then(|()| work(Ready(reply), stop));
                     if let Err(e) = &result {
-                        let mut told = tell.lock().unwrap_or_else(PoisonError::into_inner);
-                        *told = Some(e.to_string());
+                        let mut failure = tell.lock().unwrap_or_else(PoisonError::into_inner);
+                        *failure = Some(e.to_string());
                     }
                     result
                 })
@@ -216,12 +216,12 @@ impl Generator {
         Ok(())
     }
 
-    /// The method.
+    /// How frames are sent: the method that was chosen at the start.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// The method with the reason, and what is not known; for users.
+    /// The method with the reason, and unknown facts; for users.
     pub fn facts(&self) -> &BTreeMap<String, String> {
         &self.facts
     }
@@ -256,10 +256,10 @@ impl Generator {
     fn end(&mut self) -> Result<(), GeneratorError> {
         self.stop.store(true, Ordering::Release);
         let mut result = Ok(());
-        let in_kernel = matches!(self.made, Made::InKernel(_));
+        let in_kernel = matches!(self.made, FrameMaker::InKernel(_));
         for thread in &self.threads {
             while in_kernel && !thread.handle.is_finished() {
-                // It has not been joined, so its id is valid. It may end meanwhile, which is no
+                // It has not been joined, so its id is valid. It may end meanwhile, which is not an
                 // error.
                 let _ = nix::sys::pthread::pthread_kill(
                     thread.handle.as_pthread_t() as _,
@@ -288,11 +288,11 @@ impl Drop for Generator {
     }
 }
 
-impl Made {
+impl FrameMaker {
     fn counts(&self) -> io::Result<Vec<Generated>> {
         match self {
-            Made::InKernel(live) => live.counts(),
-            Made::Here(done) => Ok(done.iter().map(|d| sockets::lock(d).clone()).collect()),
+            FrameMaker::InKernel(live) => live.counts(),
+            FrameMaker::Here(done) => Ok(done.iter().map(|d| sockets::lock(d).clone()).collect()),
         }
     }
 }

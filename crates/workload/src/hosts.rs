@@ -1,9 +1,9 @@
-//! What two hosts send to each other: a stream of bytes over TCP, requests and answers over TCP, or
-//! ICMP echoes.
+//! Loads between two hosts: a stream of bytes over TCP, requests and answers over TCP, or ICMP
+//! echoes.
 //!
 //! Each block has connections of its own, over fixed ports: the sender's differ from block to
 //! block, since a closed connection keeps its pair of ports for a while. Over the first of them
-//! both hosts also tell each other when to begin, and when it is over.
+//! both hosts also signal each other to begin and to end.
 
 pub(crate) mod transfer;
 
@@ -21,22 +21,19 @@ use socket2::Socket;
 use crate::ends::{Ends, RX_PORT, TX_PORT, set_option, stream};
 use crate::packets::{ICMP_HEADER_BYTES, icmp_echo, next_echo};
 use crate::web;
-use transfer::{read_all, read_from_all, write_all, write_to_all};
+use transfer::{PATIENCE, explained, read_all, read_from_all, write_all, write_to_all};
 
-/// Maximum time without a byte, by the guest's clock: a slow wire is no error as long as frames go
-/// over it, which the wire looks after.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
-/// The sender waits so long after the receiver has said that it is ready: the receiver has returned from saying
-/// so by then, however slow its CPU is, and both are idle when a block begins.
+/// The sender waits this long after the receiver has signalled that it is ready: the receiver has returned from that by
+/// then, however slow its CPU is, and both are idle when a block begins.
 pub(crate) const QUIET: Duration = Duration::from_millis(5);
 
-/// What one host tells the other outside of its block.
+/// Signals from one host to the other outside of its block.
 pub(crate) const READY: u8 = b'r';
 pub(crate) const OVER: u8 = b'o';
 
-/// The beginning and the end of a block, as close as possible to what is sent in it.
+/// The beginning and the end of a block, as close as possible to its packets.
 pub trait Edges {
-    /// What has to be done before, and takes time.
+    /// Slow work before the beginning of the block.
     ///
     /// # Errors
     /// The block can't be measured.
@@ -48,7 +45,7 @@ pub trait Edges {
     /// It is over.
     fn end(&mut self);
 
-    /// What has to be done after.
+    /// Work after the end of the block.
     ///
     /// # Errors
     /// The block can't be measured.
@@ -63,11 +60,11 @@ pub struct Receiver(TcpListener);
 #[derive(Debug)]
 pub struct Connections {
     all: Vec<TcpStream>,
-    /// Of echoes: where they are sent.
+    /// The socket of echoes, if they are sent.
     icmp: Option<(OwnedFd, Family)>,
 }
 
-/// What a block did.
+/// Results of a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Done {
     /// Bytes of payload that were sent, or received: of the requests.
@@ -105,10 +102,10 @@ impl Receiver {
     /// # Errors
     /// None comes.
     pub fn accept(&self, load: HostLoad) -> io::Result<Connections> {
-        let accept = |_| self.0.accept().map_err(told);
+        let accept = |_| self.0.accept().map_err(explained);
         let all = (0..load.connections()).map(accept);
         let mut all = all.collect::<io::Result<Vec<_>>>()?;
-        // In the sender's order, which has to be known for what is said over the first one: a lost
+        // In the sender's order, which must be known for signals over the first one: a lost
         // acknowledgement makes another one come first.
         all.sort_by_key(|(_, from)| from.port());
         Connections::new(all.into_iter().map(|(stream, _)| stream).collect())
@@ -134,7 +131,7 @@ impl Connections {
             if let Some(bytes) = buffer_bytes {
                 size(&socket, libc::SO_SNDBUFFORCE, bytes)?;
             }
-            socket.connect_timeout(&to.into(), PATIENCE).map_err(told)?;
+            socket.connect_timeout(&to.into(), PATIENCE).map_err(explained)?;
             // SAFETY: the descriptor was just given up by its owner.
             Ok(unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) })
         };
@@ -191,8 +188,8 @@ impl Connections {
                 edges.begin();
                 for _ in 0..turns {
                     let began = Instant::now();
-                    self.all[0].write_all(&buffer).map_err(told)?;
-                    self.all[0].read_exact(&mut buffer).map_err(told)?;
+                    self.all[0].write_all(&buffer).map_err(explained)?;
+                    self.all[0].read_exact(&mut buffer).map_err(explained)?;
                     done.turns_ns.push(began.elapsed().as_nanos() as u64);
                 }
                 edges.end();
@@ -252,8 +249,8 @@ impl Connections {
                 self.say(READY)?;
                 edges.begin();
                 for _ in 0..turns {
-                    self.all[0].read_exact(&mut buffer).map_err(told)?;
-                    self.all[0].write_all(&buffer).map_err(told)?;
+                    self.all[0].read_exact(&mut buffer).map_err(explained)?;
+                    self.all[0].write_all(&buffer).map_err(explained)?;
                 }
                 edges.end();
                 done.bytes = u64::from(turns) * u64::from(size_bytes);
@@ -274,7 +271,7 @@ impl Connections {
         Ok(done)
     }
 
-    /// Close all connections, and wait for the receiver to do so as well.
+    /// Close all connections, and wait for the receiver to close them, too.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         for stream in &self.all {
             stream.shutdown(Shutdown::Write)?;
@@ -288,12 +285,12 @@ impl Connections {
     }
 
     pub(crate) fn say(&mut self, what: u8) -> io::Result<()> {
-        self.all[0].write_all(&[what]).map_err(told)
+        self.all[0].write_all(&[what]).map_err(explained)
     }
 
     pub(crate) fn hear(&mut self, what: u8) -> io::Result<()> {
         let mut heard = [0];
-        self.all[0].read_exact(&mut heard).map_err(told)?;
+        self.all[0].read_exact(&mut heard).map_err(explained)?;
         match heard[0] == what {
             true => Ok(()),
             false => Err(io::Error::other("the hosts are not in step")),
@@ -336,7 +333,7 @@ const TOTAL_RETRANS: usize = 100;
 const DATA_SEGS_IN: usize = 152;
 const DATA_SEGS_OUT: usize = 156;
 
-/// Segments with data of a connection: those that it sent, each time, or that it received.
+/// Segments with data of a connection: all that it sent, each time, or that it received.
 pub(crate) fn segments_of(stream: &TcpStream, sends: bool) -> io::Result<u64> {
     info(stream, if sends { DATA_SEGS_OUT } else { DATA_SEGS_IN })
 }
@@ -345,7 +342,7 @@ pub(crate) fn segments_of(stream: &TcpStream, sends: bool) -> io::Result<u64> {
 fn info(stream: &TcpStream, at: usize) -> io::Result<u64> {
     let mut info = [0_u8; DATA_SEGS_OUT + 4];
     let mut length = info.len() as libc::socklen_t;
-    // SAFETY: the pointer and the length are those of `info`.
+    // SAFETY: the pointer and the length describe `info`.
     let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -364,7 +361,7 @@ fn info(stream: &TcpStream, at: usize) -> io::Result<u64> {
 
 /// Wait for the other end to close a connection.
 fn ended(stream: &mut TcpStream) -> io::Result<()> {
-    match stream.read(&mut [0]).map_err(told)? {
+    match stream.read(&mut [0]).map_err(explained)? {
         0 => Ok(()),
         _ => Err(io::Error::other("the other host sent more than was asked for")),
     }
@@ -379,28 +376,14 @@ enum Transfer<'a> {
 fn transfer(socket: &OwnedFd, what: Transfer<'_>) -> io::Result<usize> {
     let fd = socket.as_raw_fd();
     let n = match what {
-        // SAFETY: the pointer and the length are those of the slice.
+        // SAFETY: the pointer and the length come from the slice.
         Transfer::Send(bytes) => unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) },
         Transfer::Receive(bytes) => {
             // SAFETY: as above.
             unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) }
         }
     };
-    usize::try_from(n).map_err(|_| told(io::Error::last_os_error()))
-}
-
-/// An error with the reason that is likely between two hosts.
-pub(crate) fn told(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!(
-                "nothing came for {} s of the guest's time: is the wire too slow, or does it lose too much?",
-                PATIENCE.as_secs()
-            ),
-        ),
-        _ => error,
-    }
+    usize::try_from(n).map_err(|_| explained(io::Error::last_os_error()))
 }
 
 /// A size beyond the limits of sysctls too, as root may; the kernel doubles it.
@@ -442,7 +425,7 @@ mod tests {
 
     const ORDER: [&str; 4] = ["prepare", "begin", "end", "finish"];
 
-    /// Check that what is sent arrives, over loopback: streams with a rest, over one connection and
+    /// Check that sent data arrives, over loopback: streams with a rest, over one connection and
     /// over several, and turns with a time each; and that each block has a beginning and an end.
     #[test]
     fn bytes_and_turns() {

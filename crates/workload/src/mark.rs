@@ -18,16 +18,16 @@ pub const WINDOW_BEGIN: u32 = 2;
 pub const WINDOW_END: u32 = 3;
 /// This task is sending from here on.
 pub const TX_BEGIN: u32 = 4;
-/// It is no longer.
+/// This task is sending until here.
 pub const TX_END: u32 = 5;
 /// This task is receiving from here on.
 pub const RX_BEGIN: u32 = 6;
-/// It is no longer.
+/// This task is receiving until here.
 pub const RX_END: u32 = 7;
 
 /// The window of a command opens, and this task is its first.
 pub const RUN_BEGIN: u32 = 8;
-/// Before [`Counting::begin`]: record blocks of user mode as well.
+/// Before [`Counting::begin`]: also record blocks of user mode.
 pub const USER: u32 = 9;
 const BIT_0: u32 = 10;
 const BIT_1: u32 = 11;

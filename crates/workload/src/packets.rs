@@ -34,10 +34,10 @@ const PHASE_NS: i64 = 500_000;
 /// Maximum duration of a run: a tick at 250 Hz is 4 ms.
 pub(crate) const RUN_NS: i64 = 2_000_000;
 
-/// Which counters are read in addition to those of protocols and devices.
+/// Which counters are read in addition to protocols' and devices'.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    /// Those of qdiscs and sockets.
+pub(crate) struct ExtraCounters {
+    /// Counters of qdiscs and sockets.
     pub(crate) queues: bool,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Traffic<'a> {
         let receiver = Socket::from(self.sockets.rx.try_clone()?);
         let sender = receiver.peer_addr()?;
         disconnect(&receiver)?;
-        // It may be refused; then the warm-up is, too, which says so.
+        // It may be refused; then the warm-up is, too, and reports it.
         let arrives = self.send().is_ok() && wait_readable(receiver.as_raw_fd(), self.patience())?;
         let source = match arrives {
             true => receiver.recv_from(&mut [])?.1,
@@ -101,7 +101,7 @@ impl<'a> Traffic<'a> {
         receiver.connect(&source)
     }
 
-    /// An error, with what rules may have to do with it.
+    /// Explain an error, if rules may be the cause.
     fn explained(&self, error: io::Error) -> io::Error {
         match self.has_rules() {
             true => {
@@ -138,12 +138,12 @@ impl<'a> Traffic<'a> {
     /// Run a block, in its window.
     ///
     /// # Errors
-    /// A packet could not be sent, or a counter not read. Lost packets are no error: they are in
-    /// the ledger.
+    /// A packet could not be sent, or a counter not read. Lost packets are not an error: they are
+    /// in the ledger.
     pub fn block(&mut self) -> io::Result<Ledger> {
         // Default qdiscs drop none of these packets: they are not queried, since that would change
         // the state of the kernel.
-        let asked = Asked { queues: self.plan.qdisc.is_some() };
+        let asked = ExtraCounters { queues: self.plan.qdisc.is_some() };
         let before = self.drops(asked)?;
         let aligned = self.plan.aligned;
         let mut run_began_ns = if aligned { align() } else { 0 };
@@ -173,7 +173,7 @@ impl<'a> Traffic<'a> {
     /// The ledger of packets sent since `before`, with the number delivered.
     pub(crate) fn ledger(
         &self,
-        (asked, before): (Asked, &drops::Drops),
+        (asked, before): (ExtraCounters, &drops::Drops),
         offered: u64,
         delivered: u64,
     ) -> io::Result<Ledger> {
@@ -197,7 +197,7 @@ impl<'a> Traffic<'a> {
         Ok(Ledger { offered, delivered, dropped })
     }
 
-    pub(crate) fn drops(&self, asked: Asked) -> io::Result<drops::Drops> {
+    pub(crate) fn drops(&self, asked: ExtraCounters) -> io::Result<drops::Drops> {
         let mut all = drops::Drops::new();
         for (end, namespace) in self.ends.all() {
             let mut found = drops::read(namespace.as_fd())?;
@@ -276,7 +276,7 @@ impl<'a> Traffic<'a> {
         let mut rest = &self.message[..];
         loop {
             mark::<{ mark::TX_BEGIN }>();
-            // SAFETY: the pointer and the length are those of the slice.
+            // SAFETY: the pointer and the length come from the slice.
             let n = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), 0) };
             mark::<{ mark::TX_END }>();
             if n < 0 {
@@ -293,7 +293,7 @@ impl<'a> Traffic<'a> {
         let (fd, at, len) =
             (self.sockets.rx.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len());
         mark::<{ mark::RX_BEGIN }>();
-        // SAFETY: the pointer and the length are those of the buffer.
+        // SAFETY: the pointer and the length come from the buffer.
         let n = unsafe { libc::recv(fd, at, len, 0) };
         mark::<{ mark::RX_END }>();
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
@@ -326,7 +326,7 @@ fn wait_readable(fd: RawFd, patience: Patience) -> io::Result<bool> {
 pub(crate) fn readable(fd: RawFd, timeout_ms: i32) -> io::Result<bool> {
     loop {
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, as the count says.
+        // SAFETY: one pollfd, as the count is.
         match unsafe { libc::poll(&mut poll, 1, timeout_ms) } {
             0 => return Ok(false),
             n if n < 0 => {
@@ -384,8 +384,8 @@ pub(crate) fn icmp_echo(message: &mut [u8], sequence: u16, v6: bool) {
     }
 }
 
-/// Give an echo request another sequence number. Its checksum is made from the one that it had (RFC 1624, eqn. 3):
-/// to sum all of a large message takes as long as to send it.
+/// Give an echo request another sequence number. Its checksum is updated from the old one (RFC 1624, eqn. 3): summing a
+/// large message takes as long as sending it.
 pub(crate) fn next_echo(message: &mut [u8], sequence: u16, v6: bool) {
     let word = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
     let (sum, was) = (word(2), word(6));

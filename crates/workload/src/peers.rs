@@ -22,17 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const STEP: Duration = Duration::from_millis(2);
 /// How long wrk asks for files: whole seconds.
 const WRK_SECONDS: u32 = 2;
-/// Of what a program writes; iperf3's report has some kilobytes for each connection.
+/// Maximum size of a program's output; iperf3's report has some kilobytes for each connection.
 const MOST_BYTES: usize = 4 << 20;
 
-/// What another program measured.
+/// Results of another program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PeerRan {
     /// Bytes of payload that were sent.
     pub sent_bytes: u64,
-    /// Those that were received by the end.
+    /// Bytes that were received by the end.
     pub received_bytes: u64,
-    /// Its own time.
+    /// The duration that it reports itself.
     pub duration_ns: u64,
     /// Segments that were sent again; none if it does not count them.
     pub retransmitted: Option<u64>,
@@ -73,7 +73,7 @@ pub struct StreamOf {
 #[derive(Clone, Copy)]
 struct Peer(&'static str);
 
-/// A running one, which is killed if it is dropped before it has ended, and what it writes.
+/// A running one, which is killed if it is dropped before it has ended, and its output.
 struct Running(Child, File);
 
 impl Drop for Running {
@@ -111,14 +111,14 @@ impl Peer {
         Ok(Running(child.map_err(self.io())?, out))
     }
 
-    /// What one has written so far.
+    /// The output so far.
     fn output(self, running: &Running) -> Result<String, PeerError> {
         let mut bytes = vec![0; MOST_BYTES];
         let read = running.1.read_at(&mut bytes, 0).map_err(self.io())?;
         Ok(String::from_utf8_lossy(&bytes[..read]).into_owned())
     }
 
-    /// Wait until one has ended well; then what it wrote.
+    /// Wait until one has ended well; then its output.
     fn ended(self, running: &mut Running) -> Result<String, PeerError> {
         let begun = Instant::now();
         loop {
@@ -138,7 +138,7 @@ impl Peer {
     }
 }
 
-/// The last line that says something, as far as it can be shown.
+/// The last line with content, as far as it can be shown.
 fn last_line(text: &str) -> String {
     let says = |line: &&str| line.chars().any(char::is_alphanumeric);
     let last = text.lines().rfind(says).unwrap_or("it wrote nothing");
@@ -207,7 +207,7 @@ fn of_iperf3(written: &str) -> Result<PeerRan, serde_json::Error> {
     })
 }
 
-/// What wrk is to ask for, in turns, and to tell at the end.
+/// What wrk is to request, in turns, and to print at the end.
 const SCRIPT: &str = r#"local paths = {}
 local at = 0
 function init(args)
@@ -249,7 +249,7 @@ pub fn wrk(load: WebLoad, ends: &Ends, cpu: u32) -> Result<PeerRan, PeerError> {
     let peer = Peer("wrk");
     let mut paths = String::new();
     let mut sizes = Vec::new();
-    for file in Requests::of(load) {
+    for file in Requests::from_load(load) {
         // Writing to a string can't fail.
         let _ = writeln!(paths, "/{}", file.path().trim_start_matches('/'));
         sizes.push(file.size_bytes());
@@ -276,33 +276,33 @@ fn path_of(file: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
-/// What it wrote, with the sizes of what it asked for in turns.
+/// Parse wrk's output, with the sizes of the files that it requested in turns.
 fn of_wrk(written: &str, sizes: &[u64]) -> Result<PeerRan, String> {
     let line = written.lines().rfind(|line| line.starts_with('{'));
     let line = line.ok_or_else(|| last_line(written))?;
-    let told: Wrk =
+    let report: Wrk =
         serde_json::from_str(line).map_err(|e| format!("its output can't be read: {e}"))?;
-    let (socket, status) = (told.socket_errors, told.status_errors);
+    let (socket, status) = (report.socket_errors, report.status_errors);
     if socket + status > 0 {
         return Err(format!(
             "{socket} errors of sockets, {status} answers with another status than 2xx or 3xx"
         ));
     }
-    let rounds = told.requests / sizes.len().max(1) as u64;
-    let rest = told.requests as usize % sizes.len().max(1);
+    let rounds = report.requests / sizes.len().max(1) as u64;
+    let rest = report.requests as usize % sizes.len().max(1);
     let bytes = rounds * sizes.iter().sum::<u64>() + sizes[..rest].iter().sum::<u64>();
     Ok(PeerRan {
         sent_bytes: bytes,
         received_bytes: bytes,
-        duration_ns: told.duration_us * 1000,
+        duration_ns: report.duration_us * 1000,
         retransmitted: None,
-        turns: Some(told.requests),
+        turns: Some(report.requests),
         turn_ns: vec![
-            ("mean", told.mean_us * 1e3),
-            ("least", told.least_us * 1e3),
-            ("median", told.median_us * 1e3),
-            ("99%", told.p99_us * 1e3),
-            ("most", told.most_us * 1e3),
+            ("mean", report.mean_us * 1e3),
+            ("least", report.least_us * 1e3),
+            ("median", report.median_us * 1e3),
+            ("99%", report.p99_us * 1e3),
+            ("most", report.most_us * 1e3),
         ],
     })
 }
@@ -323,8 +323,8 @@ mod tests {
         assert!(of_iperf3(r#"{"error": "unable to connect"}"#).is_err());
     }
 
-    /// Check that the bytes are those of the files that were asked for in turns, and that errors
-    /// of wrk are errors.
+    /// Check that the bytes are the sizes of the files requested in turn, and that wrk's errors are
+    /// errors.
     #[test]
     fn summary_of_wrk() {
         let line = |requests: u64, status: u64| {

@@ -6,11 +6,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use netplumb_model::reads::{Access, FileReads};
-use netplumb_model::text::plural;
 
 use aio::Queue;
 
 mod aio;
+mod total;
+
+pub use total::{Total, said};
 
 /// The pages of this machine and of guests (x86-64).
 pub const PAGE_BYTES: u64 = 4096;
@@ -27,23 +29,6 @@ pub struct Reader {
     buffer: Vec<u8>,
     /// Where in it a page begins.
     begin: usize,
-}
-
-/// What was read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Total {
-    /// Bytes of the file that were read, or of which a page was accessed.
-    pub bytes: u64,
-    /// Calls of `read(2)`, or pages that were accessed.
-    pub accesses: u64,
-}
-
-/// What was read, in a line.
-pub fn said(total: &Total) -> String {
-    let Total { bytes, accesses } = total;
-    let noun = |n: u64, noun| plural(usize::try_from(n).unwrap_or(usize::MAX), noun);
-    let (unit, times) = (noun(*bytes, "byte"), noun(*accesses, "access"));
-    format!("read {bytes} {unit} in {accesses} {times}\n")
 }
 
 impl Reader {
@@ -98,7 +83,7 @@ impl Reader {
             self.drop_pages()?;
         }
         match self.plan.access {
-            Access::Mmap => self.map = Some(Map::of(&self.file, self.bytes)?),
+            Access::Mmap => self.map = Some(Map::of_file(&self.file, self.bytes)?),
             // Memory for O_DIRECT begins at a page.
             Access::Read | Access::Direct => {
                 let all = self.plan.in_flight.max(1) as usize;
@@ -112,7 +97,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Drop its pages from the page cache, but for those that others use or that are not written
+    /// Drop its pages from the page cache, except pages that others use or that are not written
     /// back.
     fn drop_pages(&self) -> io::Result<()> {
         self.file.sync_all().ok();
@@ -130,7 +115,7 @@ impl Reader {
         pages as usize * PAGE_BYTES as usize
     }
 
-    /// Write to the buffer, so that its pages are this process's own, and begin what a child does not inherit.
+    /// Write to the buffer, so that its pages are this process's own, and set up state that a child does not inherit.
     ///
     /// # Errors
     /// The kernel has no asynchronous I/O, and several reads at a time were asked for.
@@ -154,7 +139,7 @@ impl Reader {
         let pieces = self.bytes.div_ceil(each);
         let most = self.plan.count.map_or(pieces, u64::from);
         let mut offsets =
-            (Order::of(pieces, self.plan.random).take(most as usize)).map(|at| at * each);
+            (Order::new(pieces, self.plan.random).take(most as usize)).map(|at| at * each);
         let room = self.room();
         if let Some(queue) = &mut self.queue {
             let buffers = self.buffer[self.begin..].chunks_exact_mut(room);
@@ -197,7 +182,7 @@ struct Order {
 }
 
 impl Order {
-    fn of(count: u64, random: bool) -> Order {
+    fn new(count: u64, random: bool) -> Order {
         Order { count, left: count, at: 0, mask: random.then(|| count.next_power_of_two() - 1) }
     }
 }
@@ -230,7 +215,7 @@ struct Map {
 }
 
 impl Map {
-    fn of(file: &File, bytes: u64) -> io::Result<Map> {
+    fn of_file(file: &File, bytes: u64) -> io::Result<Map> {
         let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
         // SAFETY: a new mapping of a descriptor that is open, at an address of the kernel's choice.
         let begin = unsafe {
@@ -287,7 +272,7 @@ mod tests {
     fn orders() {
         for count in [1, 2, 7, 64, 1000] {
             let all = |random| {
-                let mut all: Vec<u64> = Order::of(count, random).collect();
+                let mut all: Vec<u64> = Order::new(count, random).collect();
                 let order = all.clone();
                 all.sort_unstable();
                 assert_eq!(all, (0..count).collect::<Vec<_>>());
@@ -317,7 +302,7 @@ mod tests {
         assert_eq!(read(mapped), whole(3));
         let one = FileReads { chunk_bytes: 1 << 20, ..plan(&name) };
         assert_eq!(read(one), whole(1));
-        // Past the page cache where the file system has that, and several at a time, of which the last is shorter.
+        // Direct I/O where the file system has it, several reads at a time; the last one is shorter.
         for in_flight in [2, 7] {
             let several =
                 FileReads { access: Access::Direct, random: true, in_flight, ..plan(&name) };

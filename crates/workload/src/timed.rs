@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use netplumb_model::class::Proto;
 use netplumb_model::recording::Ledger;
 
-use crate::packets::{Asked, Traffic, now_ns, readable};
+use crate::packets::{ExtraCounters, Traffic, now_ns, readable};
 
 /// Maximum number of latencies to keep.
 const MAX_LATENCIES: usize = 1 << 20;
@@ -24,7 +24,7 @@ const LATE_MOST: Duration = Duration::from_secs(1);
 /// The result of a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimedBlock {
-    /// Its packets.
+    /// What became of the block's packets.
     pub ledger: Ledger,
     /// From sending the first packet to the arrival of the last one.
     pub duration_ns: u64,
@@ -46,14 +46,14 @@ impl Traffic<'_> {
     /// Run a block, without regard to timer ticks. Ends early if `stop` is set.
     ///
     /// # Errors
-    /// A packet could not be sent, or a counter not read. Lost packets are no error:
-    /// the ledger names them.
+    /// A packet could not be sent, or a counter not read. Lost packets are not an error: the ledger
+    /// names them.
     pub fn timed_block(&mut self, stop: &AtomicBool) -> io::Result<TimedBlock> {
-        const ASKED: Asked = Asked { queues: true };
+        const ASKED: ExtraCounters = ExtraCounters { queues: true };
         self.woken = true;
         self.forget_late()?;
         let before = self.drops(ASKED)?;
-        let mut end = End::of(self.plan.packets, self.plan.block_ns, stop);
+        let mut end = End::new(self.plan.packets, self.plan.block_ns, stop);
         let mut pace = self.plan.rate_pps.map(Pace::new);
         let began = Instant::now();
         let (offered, delivered, mut latencies_ns) = if self.plan.stream {
@@ -193,7 +193,7 @@ impl Traffic<'_> {
 
 /// Receive once; none after the socket's timeout.
 fn receive(fd: i32, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    // SAFETY: the pointer and the length are those of the buffer.
+    // SAFETY: the pointer and the length come from the buffer.
     let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
     if n >= 0 {
         return Ok(Some(n as usize));
@@ -218,7 +218,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    fn of(packets: u32, block_ns: Option<u64>, stop: &'a AtomicBool) -> End<'a> {
+    fn new(packets: u32, block_ns: Option<u64>, stop: &'a AtomicBool) -> End<'a> {
         let at_ns = block_ns.map(|ns| now_ns().saturating_add(ns as i64));
         End { packets: at_ns.is_none().then_some(u64::from(packets)), at_ns, stop }
     }
@@ -404,7 +404,7 @@ mod tests {
             let mut traffic = Traffic::open(&packets, &ends).unwrap();
             let rx = traffic.sockets.rx.try_clone().unwrap();
             socket2::SockRef::from(&rx).set_recv_buffer_size(1).unwrap();
-            let asked = Asked { queues: true };
+            let asked = ExtraCounters { queues: true };
             let before = traffic.drops(asked).unwrap();
             for _ in 0..50 {
                 traffic.send().unwrap();

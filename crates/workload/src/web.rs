@@ -1,5 +1,5 @@
-//! A web server and its client between two hosts: nginx with the files of SPECweb99 on the one that
-//! sends, and connections that each ask for the next file when they have the one before.
+//! A web server and its client between two hosts: nginx with the files of SPECweb99 on the sender,
+//! and connections that each request the next file when they have the one before.
 
 mod client;
 mod mix;

@@ -705,7 +705,7 @@ test("times on a phone, on paper, and hostile", async (t) => {
       group.times.compared.forEach((row) => Object.assign(row, { cells: row.cells.map(() => ({ text: evil, value: null })) }));
     }
     data.functions.forEach((f) => Object.assign(f, { name: evil, layer: evil, module: evil }));
-    for (const table of [data.summary, data.timed.seen, data.timed.drops, data.timed.losses, data.timed.unwatched]) {
+    for (const table of [data.summary, data.timed.seen, data.timed.drops, data.timed.losses, data.timed.not_measured]) {
       table?.rows.push(table.columns.filter((column) => !column.own).map(() => ({ text: evil, value: 1 })));
     }
     data.timed.packets.push({ arm: evil, offered: 1, delivered: 0, dropped: [], closes: false });

@@ -11,7 +11,7 @@ use netplumb_instruments::rates::drops::Drops;
 use netplumb_knobs::Applied;
 use netplumb_lab::cancel::Cancel;
 use netplumb_model::bench::{
-    Bench, BenchArm, DataPath, Fault, Generated, Handled, Hop, Limit, Measured, Offered, Planted,
+    Bench, BenchArm, BlockRates, DataPath, Fault, Generated, Handled, Hop, Limit, Offered, Planted,
     Since, quantities as q,
 };
 use netplumb_model::experiment::Offload;
@@ -27,13 +27,13 @@ use super::changes;
 use super::ground::{Cpus, Ground, online};
 use super::ledger;
 use super::nics::Own;
-use super::watch::{Seen, Watch};
+use super::watch::{Watch, WatchResult};
 use crate::error::{BlockError, NicError};
 
 /// The result of a block.
-pub enum Ran {
+pub enum BlockResult {
     /// Figures, and facts about the set-up.
-    Measured(Box<Measured>, BTreeMap<String, String>),
+    Measured(Box<BlockRates>, BTreeMap<String, String>),
     /// The path is not supported: the reason and a remedy.
     CannotHere(String),
 }
@@ -77,7 +77,7 @@ struct Ways {
 }
 
 /// Counters at a moment while packets run.
-struct Counted {
+struct CounterReading {
     at: Instant,
     generated: Vec<Generated>,
     handled: Handled,
@@ -91,7 +91,7 @@ pub fn measure(
     [window, warmup]: [Duration; 2],
     limit: Limit,
     cancel: &Cancel,
-) -> Result<Ran, BlockError> {
+) -> Result<BlockResult, BlockError> {
     Ok(measure_by(arm, own, [window, warmup], limit, cancel, None)?.0)
 }
 
@@ -101,7 +101,7 @@ pub fn measure_watched(
     own: Option<&Own>,
     times: [Duration; 2],
     cancel: &Cancel,
-) -> Result<(Ran, Option<Seen>), BlockError> {
+) -> Result<(BlockResult, Option<WatchResult>), BlockError> {
     let watch = match Watch::attach() {
         Ok(watch) => watch,
         Err(error) => return Ok((cannot(error)?, None)),
@@ -116,7 +116,7 @@ fn measure_by(
     limit: Limit,
     cancel: &Cancel,
     mut watch: Option<Watch>,
-) -> Result<(Ran, Option<Seen>), BlockError> {
+) -> Result<(BlockResult, Option<WatchResult>), BlockError> {
     let mut stand = match Stand::build(arm, own) {
         Ok(stand) => stand,
         Err(error) => return Ok((cannot(error)?, None)),
@@ -156,7 +156,7 @@ fn measure_by(
         let before = begun.generated.iter().find(|b| b.cpu == now.cpu);
         before.map_or_else(|| now.clone(), |before| now.since(before))
     });
-    let measured = Measured {
+    let measured = BlockRates {
         window_ns: (ended.at - begun.at).as_nanos() as u64,
         generated: generated.collect(),
         handled,
@@ -166,7 +166,7 @@ fn measure_by(
         limit,
         of_run,
     };
-    Ok((Ran::Measured(Box::new(measured), facts), seen))
+    Ok((BlockResult::Measured(Box::new(measured), facts), seen))
 }
 
 /// Run again, and trace where packets go.
@@ -187,14 +187,14 @@ pub fn diagnose(arm: &BenchArm, own: Option<&Own>, cancel: &Cancel) -> Result<St
     if went.is_empty() {
         return Ok(format!("the kernel reported no drops for {frames}"));
     }
-    let told = went.iter().take(PLACES_TOLD);
-    let told: Vec<String> = told.map(|(place, n)| format!("{n} {place}")).collect();
-    Ok(format!("in another run, of {frames}: {}", told.join("; ")))
+    let places = went.iter().take(PLACES_TOLD);
+    let texts: Vec<String> = places.map(|(place, n)| format!("{n} {place}")).collect();
+    Ok(format!("in another run, of {frames}: {}", texts.join("; ")))
 }
 
-/// An unsupported path is no error of the run.
-fn cannot(error: BlockError) -> Result<Ran, BlockError> {
-    why_not(error).map(Ran::CannotHere)
+/// An unsupported path is not an error of the run.
+fn cannot(error: BlockError) -> Result<BlockResult, BlockError> {
+    why_not(error).map(BlockResult::CannotHere)
 }
 
 /// Why a path is not supported, if that is the error.
@@ -241,7 +241,7 @@ pub fn calibrate_for(arm: &BenchArm) -> Result<Limit, BlockError> {
 
 fn cpus(arm: &BenchArm) -> Result<Cpus, BlockError> {
     let online = online()?;
-    Cpus::of(arm, &online).ok_or(BlockError::TooFewCpus {
+    Cpus::from_arm(arm, &online).ok_or(BlockError::TooFewCpus {
         asked: arm.cores * if arm.apart { 2 } else { 1 },
         there: online.len(),
     })
@@ -389,7 +389,7 @@ impl Stand {
             .map_err(BlockError::host("read the kernel's counters"))
     }
 
-    /// Final counters: those of the sink, if packets are forwarded.
+    /// Final counters: the sink's, if packets are forwarded.
     pub fn handled(&mut self) -> Result<Handled, BlockError> {
         Ok(match &mut self.sink {
             Some(sink) => {
@@ -404,12 +404,12 @@ impl Stand {
         &mut self,
         generator: &mut Generator,
         clock: &CpuClock,
-    ) -> Result<Counted, BlockError> {
+    ) -> Result<CounterReading, BlockError> {
         let cpus = clock.read().map_err(BlockError::host("read how busy CPUs are"))?;
         let generated =
             generator.counts().map_err(BlockError::host("read the generator's counts"))?;
         let at = Instant::now();
-        Ok(Counted { at, generated, handled: self.handled()?, cpus })
+        Ok(CounterReading { at, generated, handled: self.handled()?, cpus })
     }
 
     /// Wait until no counter changes any more.
@@ -491,7 +491,7 @@ impl Stand {
         Ok(Some(Figure::new(&q::PROGRAMS_MET, some as f64)))
     }
 
-    /// Facts about the path's set-up, under its name, to keep them apart from those of other paths.
+    /// Facts about the path's set-up, under its name, to keep paths apart.
     pub fn facts(&mut self, arm: &BenchArm) -> Result<BTreeMap<String, String>, BlockError> {
         let mut facts = self.path.facts();
         if let Some(sink) = &self.sink {

@@ -64,7 +64,7 @@ pub(super) fn churn<T>(
 mod tests {
     use super::*;
 
-    /// Check that sources are unique, and differ from that of the packets.
+    /// Check that sources are unique, and differ from the packets' source.
     #[test]
     fn sources_differ() {
         for like in ["198.18.1.1", "2001:2::1"] {

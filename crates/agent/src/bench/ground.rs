@@ -43,7 +43,7 @@ pub(super) struct Cpus {
 
 impl Cpus {
     /// The last CPUs send: the first ones have most of the machine's other work.
-    pub(super) fn of(arm: &BenchArm, online: &[u32]) -> Option<Cpus> {
+    pub(super) fn from_arm(arm: &BenchArm, online: &[u32]) -> Option<Cpus> {
         let cores = arm.cores as usize;
         let at = online.len().checked_sub(cores)?;
         let (others, send) = online.split_at(at);
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn cpus() {
         let of = |cores, apart, online: &[u32]| {
-            Cpus::of(&arm(cores, apart), online).map(|c| (c.send, c.handle))
+            Cpus::from_arm(&arm(cores, apart), online).map(|c| (c.send, c.handle))
         };
         assert_eq!(of(1, false, &[0, 1, 2]), Some((vec![2], vec![0])));
         assert_eq!(of(2, false, &[0, 1]), Some((vec![0, 1], vec![0, 1])));

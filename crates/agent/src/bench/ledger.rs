@@ -22,8 +22,8 @@ pub(super) struct Way<'a> {
     pub(super) sink: Option<&'a str>,
     /// Whether a NAPI thread polls the receiving device.
     pub(super) threaded: bool,
-    /// Whether drivers had time to update their counters: what a device has not counted by then, it
-    /// never received.
+    /// Whether drivers had time to update their counters: packets that a device has not counted by
+    /// then, it never received.
     pub(super) settled: bool,
 }
 
@@ -69,11 +69,11 @@ impl Way<'_> {
         if !self.shared {
             hop.dropped.extend(lost.clone());
         }
-        // What the path did not see, the kernel may have: but only what is missing, and not
-        // what the path has counted by the same counter.
-        let told = |cause: &str| path.lost.get(cause).copied().unwrap_or(0);
+        // The kernel may have seen losses that the path did not: but only up to the missing
+        // packets, and not ones that the path has counted by the same counter.
+        let reported = |cause: &str| path.lost.get(cause).copied().unwrap_or(0);
         let grown = drops::losses(grew).into_iter().map(|(cause, n)| {
-            let n = n.saturating_sub(told(&cause));
+            let n = n.saturating_sub(reported(&cause));
             (cause, n)
         });
         let mut known = lost.filter(|_| self.shared).chain(grown);
@@ -135,7 +135,7 @@ pub(super) fn queues(device: &str, grew: &BTreeMap<String, u64>) -> BTreeMap<u32
 mod tests {
     use std::os::fd::AsFd;
 
-    use netplumb_model::bench::Measured;
+    use netplumb_model::bench::BlockRates;
     use netplumb_sys::netns::{self, Namespace};
     use netplumb_sys::proc::counters::Counters;
 
@@ -264,15 +264,15 @@ mod tests {
         let hops = way.hops(&generated, &path, None, &grew);
         assert_eq!(hops.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
         assert_eq!(hops[1].dropped.len(), 3);
-        // With packets from elsewhere, counters exceed what is missing.
+        // With packets from elsewhere, counters exceed the missing packets.
         let shared = Way { shared: true, ..way };
         let mut more = path.clone();
         more.lost.insert("receive buffer full".into(), 1_000);
         let others = shared.hops(&generated, &more, None, &grew);
         assert_eq!(others.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
         assert_eq!(others[1].dropped.len(), 1);
-        // What the device at the other end of the cable has not counted was lost on the cable, and
-        // no more than that.
+        // Packets that the device at the other end of the cable has not counted were lost on the
+        // cable, and no others.
         let cable = Way { settled: true, ..shared };
         let grew = BTreeMap::from([("rx0 rx_packets".to_string(), 84)]);
         let lost = cable.hops(&generated, &path, None, &grew);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(lost[1].dropped.get(never), Some(&5));
         let grew = BTreeMap::from([("rx0 rx_packets".to_string(), 88)]);
         assert_eq!(cable.hops(&generated, &path, None, &grew)[1].missing(), 3);
-        let measured = Measured { hops, ..Measured::default() };
+        let measured = BlockRates { hops, ..BlockRates::default() };
         let whole = measured.ledger();
         assert!(whole.closes(), "{whole:?}");
         assert_eq!((whole.offered, whole.delivered), (100, 70));

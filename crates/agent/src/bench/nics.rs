@@ -1,5 +1,5 @@
-//! Benches on interfaces of this machine: whether they may be changed, what is changed, and the
-//! journal of changes.
+//! Benches on interfaces of this machine: whether they may be changed, the changes, and their
+//! journal.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub struct Nics {
     pub nic: String,
     /// Sends the packets.
     pub from: String,
-    /// Forwards the packets.
+    /// Forwards the packets, unless they are only dropped.
     pub to: Option<String>,
     /// Receives the forwarded packets.
     pub sink: Option<String>,
@@ -58,15 +58,15 @@ impl Nics {
     }
 
     /// "a to b, on by c, out at d".
-    pub fn told(&self) -> String {
-        let mut told = format!("{} to {}", self.from, self.nic);
+    pub fn chain_text(&self) -> String {
+        let mut text = format!("{} to {}", self.from, self.nic);
         if let Some(to) = &self.to {
-            told += &format!(", on by {to}");
+            text += &format!(", on by {to}");
         }
         if let Some(sink) = &self.sink {
-            told += &format!(", out at {sink}");
+            text += &format!(", out at {sink}");
         }
-        told
+        text
     }
 
     fn find(&self, states: &[DeviceState]) -> Result<Vec<DeviceState>, NicError> {
@@ -229,7 +229,7 @@ impl Own {
         }
         agreed?;
 
-        let own: Vec<Nic> = found.iter().map(Nic::of).collect();
+        let own: Vec<Nic> = found.iter().map(Nic::from_state).collect();
         let journal = Journal::begin(&namespace, Used { nics: &own, ..Used::default() }, all)
             .map_err(BlockError::from)?;
         let journal = Arc::new(journal);
@@ -271,7 +271,7 @@ impl Own {
         Ok(knobs)
     }
 
-    /// Restore the remaining settings; the error lists those that can't be.
+    /// Restore the remaining settings; the error lists the ones that failed.
     pub fn end(mut self) -> Result<(), NicError> {
         drop(self.keep.take());
         match self.journal.failures() {
@@ -335,9 +335,9 @@ mod tests {
         }]);
         for some in [&[][..], &["in"], &["in", "other"]] {
             nics.yes_change = some.iter().map(|s| (*s).to_string()).collect();
-            let told = nics.agreed(&all).unwrap_err().to_string();
+            let message = nics.agreed(&all).unwrap_err().to_string();
             for word in ["in\n    a program is attached", "--yes-change out,in"] {
-                assert!(told.contains(word), "{told}");
+                assert!(message.contains(word), "{message}");
             }
         }
         nics.yes_change = vec!["out".into(), "in".into()];

@@ -12,12 +12,12 @@ pub(super) struct Watch {
     live: Box<dyn Live>,
 }
 
-/// Its results.
+/// What an instrument measured in a block's window.
 #[derive(Debug)]
-pub struct Seen {
-    /// What was attached.
+pub struct WatchResult {
+    /// How the instrument was attached, with its facts and refusals.
     pub attached: Attached,
-    /// What it measured.
+    /// Its figures of the window.
     pub window: Window,
 }
 
@@ -41,7 +41,7 @@ impl Watch {
     }
 
     /// Read the results. The path must still be set up: its programs are looked up by name.
-    pub(super) fn read(mut self) -> Result<Seen, BlockError> {
-        Ok(Seen { attached: self.live.attached().clone(), window: self.live.close()? })
+    pub(super) fn read(mut self) -> Result<WatchResult, BlockError> {
+        Ok(WatchResult { attached: self.live.attached().clone(), window: self.live.close()? })
     }
 }

@@ -15,7 +15,7 @@ use netplumb_workload::mark::{self, Counting, mark};
 
 use super::{Agent, nics};
 use crate::bench::Own;
-use crate::bench::block::{self, Ran, Stand};
+use crate::bench::block::{self, BlockResult, Stand};
 use crate::error::BlockError;
 
 /// Default `PATH`: the kernel starts init without one.
@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// Time for readers of packets in each block, more than any needs.
 const REST: Duration = Duration::from_millis(20);
 
-type Tell<'a> = &'a mut dyn FnMut(Reply) -> io::Result<()>;
+type SendReply<'a> = &'a mut dyn FnMut(Reply) -> io::Result<()>;
 
 impl Agent {
     /// A block of rates.
@@ -35,7 +35,7 @@ impl Agent {
         arm: &BenchArm,
         times: [u64; 2],
         limit: Limit,
-        reply: Tell<'_>,
+        reply: SendReply<'_>,
     ) -> Result<(), Refused> {
         name_programs();
         let times = times.map(Duration::from_nanos);
@@ -47,18 +47,18 @@ impl Agent {
             block::measure(arm, own.as_ref(), times, limit, &Arc::new(AtomicBool::new(false)));
         own.map_or(Ok(()), Own::end).map_err(|e| e.to_string())?;
         let answer = match ran.map_err(|e| e.to_string())? {
-            Ran::Measured(measured, mut facts) => {
+            BlockResult::Measured(measured, mut facts) => {
                 facts.extend(cpu::facts());
                 facts.insert("machine.cpus".into(), "1".into());
                 Reply::BenchBlock(measured, facts)
             }
-            Ran::CannotHere(why) => Reply::BenchCannot(why),
+            BlockResult::CannotHere(why) => Reply::BenchCannot(why),
         };
         Ok(reply(answer)?)
     }
 
     /// The rate of the generator alone.
-    pub(super) fn bench_limit(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), Refused> {
+    pub(super) fn bench_limit(&self, arm: &BenchArm, reply: SendReply<'_>) -> Result<(), Refused> {
         name_programs();
         match block::calibrate_for(arm) {
             Ok(limit) => Ok(reply(Reply::BenchLimit(limit))?),
@@ -67,7 +67,11 @@ impl Agent {
     }
 
     /// Trace where packets go.
-    pub(super) fn bench_diagnose(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), Refused> {
+    pub(super) fn bench_diagnose(
+        &self,
+        arm: &BenchArm,
+        reply: SendReply<'_>,
+    ) -> Result<(), Refused> {
         name_programs();
         let own = nics::take(arm).map_err(|e| e.to_string())?;
         let found = block::diagnose(arm, own.as_ref(), &Arc::new(AtomicBool::new(false)));
@@ -78,7 +82,11 @@ impl Agent {
 
     /// Count the instructions of frames along a path. No message is sent before the last block is
     /// complete.
-    pub(super) fn bench_count(&self, plan: &CountPlan, reply: Tell<'_>) -> Result<(), Refused> {
+    pub(super) fn bench_count(
+        &self,
+        plan: &CountPlan,
+        reply: SendReply<'_>,
+    ) -> Result<(), Refused> {
         name_programs();
         let (mut stand, frames) = match stand(&plan.arm) {
             Ok(stands) => stands,
@@ -87,11 +95,11 @@ impl Agent {
         thread::sleep(SETTLE);
         // Before anything is counted, since this takes a hundred times as many instructions.
         let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
-        let told = |e: BlockError| e.to_string();
+        let message = |e: BlockError| e.to_string();
         let _counting = Counting::begin();
         frames.send(plan.warmup_frames).map_err(|e| format!("warm-up: {e}"))?;
         thread::sleep(REST);
-        let mut before = stand.handled().map_err(told)?;
+        let mut before = stand.handled().map_err(message)?;
         let mut ledgers = Vec::new();
         for index in 0..plan.blocks {
             mark::<{ mark::WINDOW_BEGIN }>();
@@ -99,7 +107,7 @@ impl Agent {
             thread::sleep(REST);
             mark::<{ mark::WINDOW_END }>();
             sent.map_err(|e| format!("block {index}: {e}"))?;
-            let now = stand.handled().map_err(told)?;
+            let now = stand.handled().map_err(message)?;
             ledgers.push(ledger(plan.frames, &now.since(&before)));
             before = now;
         }
@@ -130,7 +138,7 @@ fn ledger(frames: u32, came: &Handled) -> Ledger {
     Ledger { offered, delivered, dropped }
 }
 
-fn cannot(error: BlockError, reply: Tell<'_>) -> Result<(), Refused> {
+fn cannot(error: BlockError, reply: SendReply<'_>) -> Result<(), Refused> {
     let why = block::why_not(error).map_err(|e| e.to_string())?;
     Ok(reply(Reply::BenchCannot(why))?)
 }

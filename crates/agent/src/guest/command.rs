@@ -97,10 +97,11 @@ pub(super) fn run(
         Counting::begin()
     });
     // Sent afterwards, as with packets, so as not to disturb the next block.
-    let mut told = Vec::new();
+    let mut replies = Vec::new();
     let mut failed = None;
     for index in 0..plan.blocks {
-        match one(index, (plan, ends, disk.as_ref()), instrument.as_deref_mut(), port, &mut told) {
+        match one(index, (plan, ends, disk.as_ref()), instrument.as_deref_mut(), port, &mut replies)
+        {
             Ok(true) => {}
             Ok(false) => break,
             Err(why) => {
@@ -109,7 +110,7 @@ pub(super) fn run(
             }
         }
     }
-    for answer in told {
+    for answer in replies {
         reply(answer).map_err(|e| e.to_string())?;
     }
     failed.map_or(Ok(()), Err)
@@ -136,7 +137,7 @@ fn one(
     (plan, ends, disk): (&CommandPlan, &Ends, Option<&Standing>),
     mut instrument: Option<&mut (dyn Live + 'static)>,
     port: Option<&OwnedFd>,
-    told: &mut Vec<Reply>,
+    replies: &mut Vec<Reply>,
 ) -> Result<bool, Refused> {
     let doing = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
     let mut peer = match &plan.peer {
@@ -193,7 +194,7 @@ fn one(
     if let Some(instrument) = &mut instrument {
         let window = instrument.close().map_err(|e| e.to_string())?;
         let busy = cpus.and_then(|cpus| cpus.busy_since());
-        told.push(Reply::TimedBlock(Box::new(TimedBlock {
+        replies.push(Reply::TimedBlock(Box::new(TimedBlock {
             index,
             ledger: Ledger::default(),
             duration_ns: match window.duration_ns {
@@ -214,7 +215,7 @@ fn one(
         Some(shared) => {
             let left = shared.left();
             if index == 0 || left.errno != 0 {
-                told.push(Reply::Output(left.output(), left.said().into_bytes()));
+                replies.push(Reply::Output(left.output(), left.said().into_bytes()));
             }
             (left.faults(), left.took_ns)
         }
@@ -245,11 +246,11 @@ fn one(
         // The output of later blocks is the same.
         if index == 0 {
             for chunk in kept.bytes.chunks(netplumb_lab::channel::CHUNK_BYTES) {
-                told.push(Reply::Output(output, chunk.to_vec()));
+                replies.push(Reply::Output(output, chunk.to_vec()));
             }
         }
     }
-    told.push(Reply::Ended(CommandEnd {
+    replies.push(Reply::Ended(CommandEnd {
         index,
         exit,
         stopped,
@@ -265,13 +266,13 @@ fn one(
 /// A process and its output.
 struct Started {
     pid: libc::pid_t,
-    stdout: Option<JoinHandle<Kept>>,
-    stderr: Option<JoinHandle<Kept>>,
-    /// What a reader leaves behind.
+    stdout: Option<JoinHandle<KeptOutput>>,
+    stderr: Option<JoinHandle<KeptOutput>>,
+    /// Results that a reader leaves in shared memory.
     shared: Option<Shared>,
 }
 
-struct Kept {
+struct KeptOutput {
     bytes: Vec<u8>,
     unkept_bytes: u64,
 }
@@ -349,15 +350,15 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
     }
     // SAFETY: both are new and nobody else's.
     let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
-    // SAFETY: a descriptor of ours and a number; a smaller pipe does as well.
+    // SAFETY: a descriptor of ours and a number; a smaller pipe works, too.
     unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
     Ok((File::from(read), write))
 }
 
 /// Read a pipe until its other end is closed.
-fn keep(mut pipe: File, limit_bytes: u64) -> JoinHandle<Kept> {
+fn keep(mut pipe: File, limit_bytes: u64) -> JoinHandle<KeptOutput> {
     thread::spawn(move || {
-        let mut kept = Kept { bytes: Vec::new(), unkept_bytes: 0 };
+        let mut kept = KeptOutput { bytes: Vec::new(), unkept_bytes: 0 };
         let mut chunk = vec![0; 64 << 10];
         loop {
             match pipe.read(&mut chunk) {
@@ -396,7 +397,7 @@ fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
 enum Woken {
     /// It has exited.
     Ended,
-    /// The host said to stop.
+    /// The host asked to stop.
     Told,
     /// The time is over.
     Time,
@@ -408,7 +409,7 @@ fn await_end(
     port: Option<&OwnedFd>,
     most: Option<Duration>,
 ) -> io::Result<Woken> {
-    // SAFETY: the call takes numbers; what it returns is a new descriptor, or none.
+    // SAFETY: the call takes numbers, and returns a new descriptor, or none.
     let process = unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
         (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
@@ -424,7 +425,7 @@ fn await_end(
     loop {
         let mut fds =
             [of(process.as_ref().map(AsRawFd::as_raw_fd)), of(port.map(AsRawFd::as_raw_fd))];
-        // SAFETY: the array is ours, and so long.
+        // SAFETY: the array is ours, and has this length.
         let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, wait_ms) };
         if n < 0 {
             let error = io::Error::last_os_error();
@@ -467,7 +468,7 @@ fn reap(pid: libc::pid_t) -> Option<(Exit, Faults)> {
     };
     let status = ExitStatus::from_raw(status);
     let exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
-    Some((exit?, Faults::of(&usage)))
+    Some((exit?, Faults::from_rusage(&usage)))
 }
 
 fn reap_if_ended(pid: libc::pid_t) -> Option<Exit> {

@@ -1,4 +1,4 @@
-//! What a command finds in its guest: the disk, and what was set up before it.
+//! A command's surroundings in its guest: the disk, and the set-up before it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ pub(super) fn set_up(plan: &CommandPlan, ends: &Ends) -> Result<Option<Standing>
     for (program, words) in &plan.setup.commands {
         run(plan, ends, program, words)?;
     }
-    // What follows does not find the setup's work half done.
+    // So that no work of the setup is left to do during the runs.
     sync();
     Ok(disk)
 }
@@ -136,12 +136,12 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn of(usage: &libc::rusage) -> Faults {
+    pub(super) fn from_rusage(usage: &libc::rusage) -> Faults {
         Faults { major: usage.ru_majflt as u64, minor: usage.ru_minflt as u64 }
     }
 }
 
-/// What a run did beside executing instructions.
+/// Figures of a run apart from its instructions.
 pub(super) fn figures(done: Option<Done>, faults: Faults, guest_ns: u64) -> Vec<Figure> {
     let of_disk = done.map(|done| {
         [

@@ -12,8 +12,8 @@ use netplumb_lab::vm::files::NGINX;
 use netplumb_lab::vm::random;
 use netplumb_lab::vm::wire::{Moment, WirePorts};
 use netplumb_model::experiment::DISK_FOLDER;
-use netplumb_model::hosts::{HostBlock, HostLoad, HostPlan, KernelIdle, Latch, Side};
-use netplumb_model::message::{Refused, Reply};
+use netplumb_model::hosts::{HostBlock, HostLoad, KernelIdle, Latch, Side};
+use netplumb_model::message::{HostPlan, Refused, Reply};
 use netplumb_model::web::{PageCache, WebLoad, WebPlan};
 use netplumb_sys::ethtool::Ethtool;
 use netplumb_sys::sysctl;
@@ -27,7 +27,7 @@ use super::{Agent, furnish};
 
 /// Between blocks, by the guest's clock: a closed connection has ended by then.
 const REST: Duration = Duration::from_millis(1);
-/// Maximum time for the other host to end as well.
+/// Maximum time for the other host to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What TCP learned of an earlier connection would be used by the next.
 const NO_METRICS: &str = "net.ipv4.tcp_no_metrics_save";
@@ -63,7 +63,7 @@ fn loads(plan: &HostPlan) -> impl Iterator<Item = (u32, HostLoad)> {
 }
 
 fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String> {
-    // What the server needs is there before both hosts keep in step, which takes time.
+    // Set up the server before both hosts keep in step, as it takes time.
     let served = plan.web.as_ref().map(|web| serve(web, plan, ends)).transpose()?;
     let disk = served.as_ref().and_then(|(_, disk)| disk.as_ref());
     open()?.begin();
@@ -75,7 +75,7 @@ fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String>
         if plan.web.as_ref().is_some_and(|web| web.page_cache != PageCache::Warm) {
             drop_caches().map_err(|e| format!("drop the caches of files: {e}"))?;
         }
-        let mut measuring = Measuring::of(Side::Tx, ends);
+        let mut measuring = Measuring::new(Side::Tx, ends);
         let read_before = disk.and_then(Standing::done);
         let resent_before = served.as_ref().map(|_| resent(ends)).transpose()?;
         let block = connections.send(load, &mut measuring);
@@ -88,7 +88,7 @@ fn send(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), String>
         };
         blocks.push(match resent_before {
             None => block,
-            // What was said over the connection of both hosts is not what the server sent.
+            // What both hosts sent over the connection to coordinate is not what the server sent.
             Some(before) => HostBlock {
                 retransmitted: resent(ends)?.saturating_sub(before),
                 segments: None,
@@ -154,7 +154,7 @@ fn receive(plan: &HostPlan, ends: &Ends) -> Result<(Vec<HostBlock>, Latch), Stri
         let mut connections = receiver
             .accept(load)
             .map_err(|e| format!("accept the connections of block {number}: {e}"))?;
-        let mut measuring = Measuring::of(Side::Rx, ends);
+        let mut measuring = Measuring::new(Side::Rx, ends);
         let block = match load {
             HostLoad::Web(load) => fetch(load, plan, ends, &mut connections, measuring),
             _ => (connections.receive(load, &mut measuring))
@@ -182,20 +182,20 @@ fn open() -> Result<WirePorts, String> {
     WirePorts::open().map_err(|e| format!("find the wire: {e}"))
 }
 
-/// Measures a block: the marks of the wire and of `exact` are as close to what is sent as possible.
+/// Measures a block: the marks of the wire and of `exact` are as close to its packets as possible.
 struct Measuring {
     side: Side,
     /// Accessible meanwhile, since getting access takes thousands of instructions.
     ports: Option<WirePorts>,
     /// The counters of its NIC, if they can be asked for.
     nic: Option<Ethtool>,
-    /// What the kernel had counted before.
-    before: Counted,
+    /// The kernel's counters before the block.
+    before: KernelCounters,
     block: HostBlock,
 }
 
 impl Measuring {
-    fn of(side: Side, ends: &Ends) -> Measuring {
+    fn new(side: Side, ends: &Ends) -> Measuring {
         let namespace = match side {
             Side::Tx => &ends.tx_namespace,
             Side::Rx => &ends.rx_namespace,
@@ -204,24 +204,24 @@ impl Measuring {
             side,
             ports: None,
             nic: netplumb_sys::netns::inside(namespace.as_fd(), Ethtool::open).ok(),
-            before: Counted::default(),
+            before: KernelCounters::default(),
             block: HostBlock::default(),
         }
     }
 
-    /// What the kernel has counted, and the NIC.
-    fn count(&self) -> io::Result<Counted> {
-        Ok(Counted { missed: self.missed(), ..Counted::now()? })
+    /// The kernel's and the NIC's counters.
+    fn count(&self) -> io::Result<KernelCounters> {
+        Ok(KernelCounters { missed: self.missed(), ..KernelCounters::now()? })
     }
 
-    /// Frames that the NIC dropped for want of room, if its driver counts them. It is the driver that asks the NIC,
-    /// in time only when it is asked for all its counters.
+    /// Frames that the NIC dropped on RX ring overflow, if its driver counts them. The driver reads the NIC in time
+    /// only when it is asked for all its counters.
     fn missed(&self) -> Option<u64> {
         let counters = self.nic.as_ref()?.statistics(&format!("{}0", self.side));
         counters.ok()?.get("rx_missed_errors").copied()
     }
 
-    /// The block.
+    /// The host's results of the block, including what its sockets counted.
     fn block(
         self,
         done: netplumb_workload::hosts::Done,
@@ -310,9 +310,9 @@ fn end(mut blocks: Vec<HostBlock>) -> Result<(Vec<HostBlock>, Latch), String> {
     Ok((blocks, last))
 }
 
-/// What the kernel has counted since its boot.
+/// The kernel's counters since its boot.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counted {
+struct KernelCounters {
     /// Interrupts of the NIC.
     interrupts: u64,
     /// Runs of the softirq that polls it.
@@ -323,9 +323,9 @@ struct Counted {
     missed: Option<u64>,
 }
 
-impl Counted {
-    fn now() -> io::Result<Counted> {
-        Ok(Counted {
+impl KernelCounters {
+    fn now() -> io::Result<KernelCounters> {
+        Ok(KernelCounters {
             interrupts: interrupts_in(&fs::read_to_string("/proc/interrupts")?),
             polls: polls_in(&fs::read_to_string("/proc/softirqs")?),
             idle_ns: fs::read_to_string("/proc/timer_list").ok().and_then(|text| idle_in(&text)),

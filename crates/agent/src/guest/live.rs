@@ -53,9 +53,9 @@ impl Agent {
         };
         // At once: packets that can't be sent are an error before any block.
         blocks.traffic()?;
-        // Not the loop of site.rs, of which all of this is one turn, of one arm: what that is
-        // for (to keep what there is after each turn, stop in between, leave out an arm) takes
-        // the recording and the host, and nothing is said to the host between blocks.
+        // Not the loop of site.rs, for which all of this is one turn of one arm: what that is for
+        // (to keep what there is after each turn, stop in between, leave out an arm) takes the
+        // recording and the host, and nothing is sent to the host between blocks.
         let mut failed = None;
         for (index, probed) in paired(plan.blocks, bare) {
             if let Err(why) = blocks.one(index, probed) {
@@ -64,12 +64,12 @@ impl Agent {
                 break;
             }
         }
-        let told = blocks.told;
+        let replies = blocks.told;
         self.used = blocks.instrument;
         if let Some(notes) = self.notes(plan) {
             reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
         }
-        for answer in told {
+        for answer in replies {
             reply(answer).map_err(|e| e.to_string())?;
         }
         failed.map_or(Ok(()), Err)
@@ -199,9 +199,9 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Which block of an arm, and whether under the instrument, in a guest. With `bare` each has
-/// its other beside it, and neither is always the first: what drifts bears on both, and the
-/// instrument is attached anew every second time only.
+/// Which block of an arm, and whether under the instrument, in a guest. With `bare` each is next to
+/// its counterpart, and neither is always the first: drift affects both, and the instrument is
+/// attached anew every second time only.
 fn paired(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
     let of = |index: u32| match (bare, index % 2) {
         (false, _) => vec![(index, true)],
@@ -215,8 +215,8 @@ fn paired(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
 mod tests {
     use super::*;
 
-    /// Check that each block has its other beside it, that neither kind is always the
-    /// first, and that the instrument changes as seldom as that allows.
+    /// Check that each block is next to its counterpart, that neither kind is always the first, and
+    /// that the instrument changes as seldom as that allows.
     #[test]
     fn pairs() {
         assert_eq!(paired(2, false), [(0, true), (1, true)]);

@@ -13,8 +13,8 @@ const PAGE_BYTES: u64 = 4096;
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 
-/// The frames of pages of the page cache, 0 for those that are unknown: the kernel may be built
-/// without pagemap (CONFIG_PROC_PAGE_MONITOR).
+/// The frames of pages of the page cache, 0 for unknown ones: the kernel may be built without
+/// pagemap (CONFIG_PROC_PAGE_MONITOR).
 pub(super) fn frames(files: &[FilePages]) -> Vec<u32> {
     let map = File::open("/proc/self/pagemap").ok();
     let mut frames = Vec::new();

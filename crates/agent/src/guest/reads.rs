@@ -15,10 +15,10 @@ use netplumb_workload::reads::{Reader, Total, said};
 
 use super::disk::Faults;
 
-/// What the task leaves behind, in memory that it shares with the agent.
+/// Results of the task, in memory that it shares with the agent.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(super) struct Left {
+pub(super) struct TaskResult {
     pub(super) bytes: u64,
     pub(super) accesses: u64,
     pub(super) took_ns: u64,
@@ -28,8 +28,8 @@ pub(super) struct Left {
     pub(super) errno: u64,
 }
 
-impl Left {
-    /// What a program would have written at its end.
+impl TaskResult {
+    /// The text that a program would have written at its end.
     pub(super) fn said(&self) -> String {
         match self.errno {
             0 => said(&Total { bytes: self.bytes, accesses: self.accesses }),
@@ -52,7 +52,7 @@ impl Left {
 
 /// Memory that a task shares with the agent.
 #[derive(Debug)]
-pub(super) struct Shared(*mut Left);
+pub(super) struct Shared(*mut TaskResult);
 
 impl Shared {
     fn new() -> io::Result<Shared> {
@@ -60,7 +60,7 @@ impl Shared {
         let at = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                size_of::<Left>(),
+                size_of::<TaskResult>(),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_ANONYMOUS,
                 -1,
@@ -73,8 +73,8 @@ impl Shared {
         }
     }
 
-    /// What the task wrote; to be called once it has ended.
-    pub(super) fn left(&self) -> Left {
+    /// The task's results; to be called once it has ended.
+    pub(super) fn left(&self) -> TaskResult {
         // SAFETY: the mapping is ours, of this type, zeroed at first, and nobody writes any more.
         unsafe { ptr::read_volatile(self.0) }
     }
@@ -83,7 +83,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing refers to it.
-        unsafe { libc::munmap(self.0.cast(), size_of::<Left>()) };
+        unsafe { libc::munmap(self.0.cast(), size_of::<TaskResult>()) };
     }
 }
 
@@ -99,18 +99,18 @@ impl Opened {
     /// # Errors
     /// What failed, in a sentence.
     pub(super) fn open(reads: &FileReads, disk: Option<&Standing>) -> Result<Opened, String> {
-        let told = |e: io::Error| format!("read {}: {e}", reads.path);
-        let reader = Reader::open(reads).map_err(told)?;
+        let message = |e: io::Error| format!("read {}: {e}", reads.path);
+        let reader = Reader::open(reads).map_err(message)?;
         if let Some(disk) = disk {
             disk.after_open()?;
         }
-        let mut reader = reader.reopen().map_err(told)?;
-        reader.prepare().map_err(told)?;
-        let shared = Shared::new().map_err(told)?;
+        let mut reader = reader.reopen().map_err(message)?;
+        reader.prepare().map_err(message)?;
+        let shared = Shared::new().map_err(message)?;
         Ok(Opened { reader, shared })
     }
 
-    /// Start the task that reads it. Returns its number, and what it will leave behind.
+    /// Start the task that reads it. Returns its PID, and the memory for its results.
     ///
     /// # Errors
     /// It can't be started, in a sentence.
@@ -130,7 +130,7 @@ impl Opened {
 }
 
 /// In the child.
-fn task(reader: &mut Reader, shared: *mut Left, ends: &Ends) -> libc::c_int {
+fn task(reader: &mut Reader, shared: *mut TaskResult, ends: &Ends) -> libc::c_int {
     if netns::enter(ends.tx_namespace.as_fd()).is_err() {
         return 1;
     }
@@ -147,7 +147,7 @@ fn task(reader: &mut Reader, shared: *mut Left, ends: &Ends) -> libc::c_int {
         Ok(total) => (total, 0),
         Err(error) => (Default::default(), error.raw_os_error().unwrap_or(libc::EIO)),
     };
-    let left = Left {
+    let left = TaskResult {
         bytes: total.bytes,
         accesses: total.accesses,
         took_ns,
@@ -165,7 +165,7 @@ fn usage() -> Faults {
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        Faults::of(&usage)
+        Faults::from_rusage(&usage)
     }
 }
 

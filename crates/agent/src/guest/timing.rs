@@ -115,14 +115,14 @@ pub(super) fn clocks() -> (u64, Duration) {
     (ticks(), Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
 }
 
-/// What counts instructions in a guest whose clock does.
+/// A counter of instructions, in a guest whose clock counts them.
 #[cfg(target_arch = "x86_64")]
 fn ticks() -> u64 {
     // SAFETY: RDTSC is part of x86-64, and user mode may use it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// The generic timer, which goes on once in so many instructions (`CNTFRQ_EL0`).
+/// The generic timer, which ticks once per several instructions (`CNTFRQ_EL0`).
 #[cfg(target_arch = "aarch64")]
 fn ticks() -> u64 {
     let (count, hz): (u64, u64);

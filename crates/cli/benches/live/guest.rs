@@ -1,7 +1,7 @@
 //! Instructions that timing a function adds to each of its calls, by several tools.
 //!
-//! This program is the guest's init, too. Under icount a nanosecond of the guest is an
-//! instruction, so what it reads off its clock is the same in every run.
+//! This program is the guest's init, too. Under icount a nanosecond of the guest is an instruction,
+//! so its clock readings are the same in every run.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -50,22 +50,22 @@ const PACKETS: u32 = 200;
 /// Every call below it is traced, down to a depth of:
 const BELOW: &str = "__x64_sys_sendto";
 const DEPTH: u32 = 100;
-/// Sent before, so that what is done once is done.
+/// Sent before, so that first-use work is done.
 const WARM_UP: u32 = 100;
-/// A guest that has said nothing for so long is stuck.
+/// A guest without output for this long is stuck.
 const LIMIT: Duration = Duration::from_secs(240);
 /// Begins the lines that are meant for the host.
 const SAYS: &str = "bench-says ";
 const END: &str = "end";
-/// Begins the names of what is compared with `plumb trace`.
+/// Prefix of the names of figures that are compared with `plumb trace`.
 const EACH_CALL: &str = "each call, ";
-/// At most half of the best of the others, says the product of itself.
+/// At most half of the best of the others, as the product claims.
 const BOUND: f64 = 0.5;
 const TRACING: &str = "/sys/kernel/tracing";
 
 // ---- On the host -------------------------------------------------------------
 
-/// Boot the guest, and print what it finds.
+/// Boot the guest, and print its figures.
 pub(crate) fn run(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
     println!(
         "\ninstructions added to a traced call: {PACKETS} UDP datagrams of 10 bytes over loopback, \
@@ -90,16 +90,16 @@ pub(crate) fn run(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let told = listen(&mut guest);
+    let figures = listen(&mut guest);
     // Over when it is powered off; else it is stuck, and its time is up.
     let _ = guest.kill();
     guest.wait()?;
-    let told = told?;
-    let figure = |name: &str| told.iter().find(|t| t.0 == name).map(|t| t.1);
+    let figures = figures?;
+    let figure = |name: &str| figures.iter().find(|t| t.0 == name).map(|t| t.1);
     let ours = figure("plumb, functions").ok_or("the guest told nothing of plumb")?;
     let traced = figure("plumb, trace").unwrap_or(f64::NAN);
     let mut best = f64::INFINITY;
-    for (name, figure) in &told {
+    for (name, figure) in &figures {
         if name.starts_with('(') {
             continue;
         }
@@ -117,13 +117,13 @@ pub(crate) fn run(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
     }
     let within = if ours <= BOUND * best { "within" } else { "over" };
     println!("  plumb is at {:.2} of the best of the others: {within} {BOUND}", ours / best);
-    for (name, figure) in told.iter().filter(|t| t.0.starts_with('(')) {
+    for (name, figure) in figures.iter().filter(|t| t.0.starts_with('(')) {
         line(name.trim_matches(['(', ')']), &format!("{figure:.2}"), "");
     }
     Ok(())
 }
 
-/// What the guest says, until it has said all; and how long attaching took out here.
+/// The guest's figures, until its last line; and how long attaching took outside.
 fn listen(guest: &mut Child) -> Result<Vec<(String, f64)>> {
     let out = guest.stdout.take().ok_or("no console")?;
     let (sender, lines) = channel();
@@ -135,7 +135,7 @@ fn listen(guest: &mut Child) -> Result<Vec<(String, f64)>> {
             }
         }
     });
-    let mut told = Vec::new();
+    let mut figures = Vec::new();
     let mut all = String::new();
     let mut begun = None;
     loop {
@@ -148,13 +148,13 @@ fn listen(guest: &mut Child) -> Result<Vec<(String, f64)>> {
             continue;
         };
         match said.split_once(" = ") {
-            Some((name, figure)) => told.push((name.to_string(), figure.parse()?)),
+            Some((name, figure)) => figures.push((name.to_string(), figure.parse()?)),
             None if said == "attach" => begun = Some(when),
             None if said == "attached" => {
                 let took = begun.map_or(f64::NAN, |b| when.duration_since(b).as_secs_f64());
-                told.push((format!("(attach {MANY} functions, s under TCG)"), took));
+                figures.push((format!("(attach {MANY} functions, s under TCG)"), took));
             }
-            None if said == END => return Ok(told),
+            None if said == END => return Ok(figures),
             None => println!("  {said}"),
         }
     }
@@ -257,7 +257,7 @@ fn measure() -> Result<()> {
     say(&format!("{base:.0} instructions a datagram without, {calls:.1} traced calls in it"));
     tell("plumb, functions", ours);
 
-    // Each in turn; and after it, what is left of it.
+    // Each in turn; then the cost that remains afterwards.
     function_graph(&traffic, &timed, &tell)?;
     kprobe_events(&traffic, &timed, &tell)?;
     for (name, entry, exit) in [
@@ -294,7 +294,7 @@ fn measure() -> Result<()> {
 
 /// What following every call below a function takes, of each of them, by what writes them down one by one.
 fn each_call(traffic: &Traffic) -> Result<()> {
-    // The others set it; ours wants it as the kernel has it at first.
+    // The others set it; ours needs the kernel's default.
     std::fs::write(format!("{TRACING}/trace_clock"), "local")?;
     let base = traffic.per_packet()?;
     let spec = TimingSpec {
@@ -488,7 +488,7 @@ fn bpftrace(traffic: &Traffic, functions: &[String], entry: &str, exit: &str) ->
     said.clear();
     out.read_to_string(&mut said)?;
     tool.wait()?;
-    // What it counted of the last of them says that it was attached to all.
+    // Its counts for the last of them show that it was attached to all.
     let seen = said.matches("@ns[").count();
     if seen != functions.len() {
         return Err(format!("it saw {seen} functions").into());

@@ -7,8 +7,8 @@
 //!    beside other tools on the same tracepoints, block by block in turn.
 //! 3. How long it takes to attach, and until there is a first figure.
 //!
-//! A bound that is passed is said to be passed, and nothing fails of it: a timing on a
-//! machine with other work is no verdict.
+//! An exceeded bound is reported, but fails nothing: a timing on a machine with other work is no
+//! verdict.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

@@ -22,7 +22,7 @@ const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const ROUNDS: usize = 7;
 const BLOCK: Duration = Duration::from_millis(800);
 const PACED_PPS: u32 = 10_000;
-/// For tools that don't tell when they have attached.
+/// For tools that don't report when they have attached.
 const SETTLE: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What the product promises of itself.
@@ -51,7 +51,7 @@ const TRACEPOINTS: [&str; 16] = [
     "sched:sched_switch",
 ];
 
-/// A histogram of each stage that these tracepoints tell of.
+/// A histogram of each stage that these tracepoints show.
 const SCRIPT: &str = r#"
 BEGIN { printf("ready\n"); }
 tracepoint:raw_syscalls:sys_enter { @call[tid] = nsecs; }
@@ -94,7 +94,7 @@ const KINDS: [(Kind, &str); 6] = [
     (Kind::TraceCmd, "trace-cmd record, the same tracepoints"),
 ];
 
-/// What a block found.
+/// Results of a block.
 struct Block {
     /// Packets each second, one at a time.
     pps: f64,
@@ -135,7 +135,7 @@ pub(crate) fn run() -> Result<()> {
         for n in 0..KINDS.len() {
             // Each goes first once.
             let n = (n + round) % KINDS.len();
-            // What failed once fails again.
+            // A tool that failed once is skipped from then on.
             if round > 0 && blocks[n].is_empty() {
                 continue;
             }
@@ -353,7 +353,7 @@ impl Tool {
         Ok(tool)
     }
 
-    /// CPU time of it and of what it started.
+    /// CPU time of it and of its children.
     fn cpu_ns(&self) -> f64 {
         let group = self.child.id().to_string();
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -431,7 +431,7 @@ fn traffic(sockets: &Sockets, tool: Option<&Tool>, attach_s: f64) -> Result<Bloc
 fn one(sockets: &Sockets) -> Result<()> {
     let mut buffer = [7_u8; 64];
     let (tx, rx) = (sockets.tx.as_raw_fd(), sockets.rx.as_raw_fd());
-    // SAFETY: the buffer outlives both calls, and is as long as they are told.
+    // SAFETY: the buffer outlives both calls, and has the length that they get.
     let (sent, got) = unsafe {
         (
             libc::send(tx, buffer.as_ptr().cast(), 18, 0),

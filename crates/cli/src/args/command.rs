@@ -4,32 +4,39 @@ use clap::Args;
 use netplumb_model::experiment::Setup;
 use netplumb_report::printable;
 
+use super::heading;
+
 /// A command to measure instead of packets, and what it needs.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::WORKLOAD)]
 pub(crate) struct CommandArgs {
-    /// File or directory to copy into the guest, to the same path or to GUESTPATH; may be given
-    /// more than once
+    /// Copy FILE, a file or directory, into the guest
+    ///
+    /// It is copied to the same path, or to GUESTPATH. May be repeated.
     #[arg(long, value_name = "FILE[:GUESTPATH]", requires = "command")]
     with: Vec<String>,
-    /// File to make in the guest before COMMAND runs, like /disk/data:16M; may be given more than
-    /// once
+    /// Create a file in the guest before COMMAND runs, like /disk/data:16M; may be repeated
     #[arg(long, value_name = "GUESTPATH:SIZE", requires = "command")]
     make_file: Vec<String>,
-    /// Command to run in the guest before COMMAND, not measured; may be given more than once
+    /// Run this command in the guest before the measured COMMAND; may be repeated
     #[arg(long, value_name = "COMMAND", requires = "command")]
     setup: Vec<String>,
-    /// Drop the guest's caches of files before each run of COMMAND
+    /// Drop the guest's file caches before each run of COMMAND
     #[arg(long, requires = "command")]
     drop_caches: bool,
-    /// Server to run at the other end of the link: started before COMMAND, killed when it exits
+    /// Run a server at the other end of the link
+    ///
+    /// It is started before the measured COMMAND, and killed when COMMAND exits.
     #[arg(long, value_name = "COMMAND", requires = "command")]
     peer: Option<String>,
     /// Pass standard input to COMMAND, up to 16 MiB [default: no input]
     #[arg(long, requires = "command")]
     stdin: bool,
-    /// Command to measure. With `exact`: the program, its libraries, and the kernel on its
-    /// behalf; with other instruments: the packets seen while it runs
-    #[arg(last = true, value_name = "COMMAND")]
+    /// Command to measure
+    ///
+    /// With --clock exact: the program, its libraries, and the kernel on its behalf. With other
+    /// instruments: the packets seen while it runs.
+    #[arg(last = true, value_name = "COMMAND", help_heading = None)]
     command: Vec<String>,
 }
 

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::heading;
+
 /// Instead of tables, a format for another program. OUT is a file; without it, or with `-`,
 /// it is written to standard output.
 #[derive(Debug, Default, Args)]
@@ -12,30 +14,35 @@ use clap::Args;
     multiple = false,
     conflicts_with_all = ["csv", "json", "tree", "focus"]
 )]
+#[command(next_help_heading = heading::FORMATS)]
 pub(crate) struct FormatArgs {
-    /// Write folded stacks, for flamegraph.pl, inferno or speedscope, to OUT or standard output
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    /// Write folded stacks to OUT or standard output, for flamegraph.pl, inferno or speedscope
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     folded: Option<PathBuf>,
     /// Write a callgrind profile, for KCachegrind and callgrind_annotate
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     callgrind: Option<PathBuf>,
     /// Write a pprof profile, for `go tool pprof`
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     pprof: Option<PathBuf>,
     /// Write a profile for speedscope.app
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     speedscope: Option<PathBuf>,
     /// Write charts as SVG
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     svg: Option<PathBuf>,
     /// Write Markdown, for a cover letter or a comment
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     markdown: Option<PathBuf>,
-    /// Write OpenMetrics text: latency histograms, counts of events, or the most expensive functions
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    /// Write OpenMetrics text
+    ///
+    /// It has latency histograms, event counts, or the most expensive functions.
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     openmetrics: Option<PathBuf>,
-    /// Write traces of calls (`plumb trace`) or packets (--one-packet), for ui.perfetto.dev and chrome://tracing
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    /// Write traces of calls or packets, for ui.perfetto.dev and chrome://tracing
+    ///
+    /// Traces come from `plumb trace` (calls) and --one-packet (packets).
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     perfetto: Option<PathBuf>,
 }
 

@@ -9,11 +9,60 @@ use netplumb_model::experiment::{
     is_of_hosts, is_of_web,
 };
 
+use super::heading;
+
+/// Headings of knobs, by key; settings are all others.
+const HEADINGS: &[(&str, &[&str])] = &[
+    (
+        heading::WORKLOAD,
+        &[
+            "proto",
+            "family",
+            "size_bytes",
+            "sender",
+            "rx_fault",
+            "per_transfer",
+            "client",
+            "page_cache",
+            "sendfile",
+            "path",
+            "frames",
+            "size",
+            "flows",
+            "cores",
+            "rate",
+            "batch",
+        ],
+    ),
+    (
+        heading::LAB,
+        &[
+            "link",
+            "rx_link",
+            "forward",
+            "bridge",
+            "kernel",
+            "arch",
+            "mitigations",
+            "cmdline",
+            "module",
+            "load",
+            "tx_shift",
+            "rx_shift",
+        ],
+    ),
+    (heading::MEASUREMENT, &["apart", "stamps"]),
+    (heading::DISK, &["disk", "scheduler", "nr_requests", "read_ahead_kb"]),
+    (heading::WIRE, &["wire_rate", "wire_delay", "wire_jitter", "wire_loss"]),
+];
+
+fn heading_of(key: &str) -> &'static str {
+    let found = HEADINGS.iter().find(|(_, keys)| keys.contains(&key));
+    found.map_or(heading::SETTINGS, |(heading, _)| heading)
+}
+
 /// The set of knobs of a command.
 pub(crate) trait Shows: Clone + Send + Sync + 'static {
-    /// The heading of their help; none for that of the command.
-    const HEADING: Option<&'static str> = None;
-
     /// Whether it includes a knob.
     fn shows(knob: &Knob) -> bool;
 
@@ -39,14 +88,12 @@ impl Shows for OfPackets {
 pub(crate) struct OfMachine;
 
 impl Shows for OfMachine {
-    const HEADING: Option<&'static str> = Some("Settings of this machine");
-
     fn shows(knob: &Knob) -> bool {
         knob.workloads.contains(&Kind::Work) && knob.labs.contains(&Lab::Host)
     }
 }
 
-/// Knobs of what runs in any lab: packets, commands, and settings of this machine.
+/// Knobs of workloads that run in any lab: packets, commands, and settings of this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct OfPlaces;
 
@@ -71,7 +118,7 @@ impl Shows for OfHosts {
     }
 }
 
-/// Knobs of two hosts, one of which has a web server.
+/// Knobs of two hosts, one with a web server.
 #[derive(Debug, Clone)]
 pub(crate) struct OfWeb;
 
@@ -92,6 +139,10 @@ pub(crate) struct OfFrames;
 impl Shows for OfFrames {
     fn shows(knob: &Knob) -> bool {
         knob.workloads.contains(&Kind::Frames)
+    }
+
+    fn default_of(knob: &Knob) -> Option<String> {
+        (knob.key == "path").then(|| "all that this machine supports".into())
     }
 }
 
@@ -158,7 +209,7 @@ fn level(knob: &Knob, text: &str) -> Result<String, String> {
                 _ => "expected NAME=on or NAME=off, like gro=on",
             };
             let (key, level) = text.split_once('=').ok_or(expected)?;
-            Knobs::of([(format!("{}.{key}", knob.key), level)])?;
+            Knobs::from_pairs([(format!("{}.{key}", knob.key), level)])?;
             Ok(text.into())
         }
         _ => {
@@ -168,39 +219,40 @@ fn level(knob: &Knob, text: &str) -> Result<String, String> {
     }
 }
 
-fn help(knob: &Knob, own_default: Option<String>) -> String {
+/// Short help, which is the help up to its first semicolon with a default that is a level, and long
+/// help.
+fn help(knob: &Knob, own_default: Option<String>) -> [String; 2] {
     let mut letters = knob.help.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string());
-    let mut help = first.unwrap_or_default() + letters.as_str();
+    let mut long = first.unwrap_or_default() + letters.as_str();
+    let mut short = long.split(';').next().unwrap_or_default().to_string();
     // The knob's own help lacks long lists of words.
     if let Takes::Word { words, .. } = knob.takes
         && !words.iter().any(|word| knob.help.contains(word))
     {
-        help.push_str(&format!(" ({})", words.join(", ")));
+        long.push_str(&format!(" ({})", words.join(", ")));
     }
-    help.push_str(match knob.flag {
+    long.push_str(match knob.flag {
         Flag::List(_) => "; comma-separated list",
         Flag::Again(_) => match knob.takes {
-            Takes::Files | Takes::Modules => {
-                ", separated by commas; may be given more than once, to compare"
-            }
-            _ => "; may be given more than once",
+            Takes::Files | Takes::Modules => "; comma-separated list; may be repeated, to compare",
+            _ => "; may be repeated",
         },
-        Flag::Pairs(_) => {
-            "; may be given more than once, the same key with several values to compare them"
-        }
+        Flag::Pairs(_) => "; may be repeated, with the same key to compare values",
         Flag::Switch(_) | Flag::None => "",
     });
-    match (knob.key, knob.flag, knob.default) {
-        (_, Flag::Switch(_), _) => {}
-        ("path", ..) => help.push_str(" [default: all that this machine supports]"),
-        (_, _, KnobDefault::Level(level) | KnobDefault::Told(level)) => {
-            let level = own_default.as_deref().unwrap_or(level);
-            help.push_str(&format!(" [default: {level}]"));
+    let default = match (knob.flag, knob.default) {
+        (Flag::Switch(_), _) => String::new(),
+        (_, KnobDefault::Level(level) | KnobDefault::Told(level)) => {
+            format!(" [default: {}]", own_default.as_deref().unwrap_or(level))
         }
+    };
+    if own_default.is_some() || matches!(knob.default, KnobDefault::Level(_)) {
+        short.push_str(&default);
     }
+    long.push_str(&default);
     // Plain text has no marks for code.
-    help.replace('`', "")
+    [short, long].map(|text| text.replace('`', ""))
 }
 
 fn value_name(knob: &Knob) -> &'static str {
@@ -243,7 +295,12 @@ fn value_name(knob: &Knob) -> &'static str {
 impl<S: Shows> Args for KnobArgs<S> {
     fn augment_args(mut command: Command) -> Command {
         for (knob, name) in Self::knobs() {
-            let mut arg = Arg::new(name).long(name).help(help(knob, S::default_of(knob)));
+            let [short, long] = help(knob, S::default_of(knob));
+            let mut arg = Arg::new(name)
+                .long(name)
+                .help(short)
+                .long_help(long)
+                .help_heading(heading_of(knob.key));
             arg = match knob.flag {
                 Flag::Switch(_) => arg.action(ArgAction::SetTrue),
                 _ => arg
@@ -255,12 +312,9 @@ impl<S: Shows> Args for KnobArgs<S> {
                 arg = arg.value_delimiter(',');
             }
             if let Recorded::With(other) | Recorded::IfSetWith(other) = knob.recorded
-                && let Some(other) = Knob::of(other).and_then(|other| other.flag.name())
+                && let Some(other) = Knob::by_key(other).and_then(|other| other.flag.name())
             {
                 arg = arg.requires(other);
-            }
-            if let Some(heading) = S::HEADING {
-                arg = arg.help_heading(heading);
             }
             command = command.arg(arg);
         }
@@ -300,7 +354,7 @@ impl<S: Shows> FromArgMatches for KnobArgs<S> {
     }
 }
 
-/// The knobs that all arms share, and those that vary. Where no knob varies, the arm is named
+/// The knobs that all arms share, and the ones that vary. Where no knob varies, the arm is named
 /// after the protocol.
 pub(crate) fn levels<S>(
     knobs: &KnobArgs<S>,
@@ -325,7 +379,7 @@ pub(crate) fn levels<S>(
             false => vary.push(level),
         }
     }
-    Ok((Knobs::of(fixed)?, Vary::of(vary)?))
+    Ok((Knobs::from_pairs(fixed)?, Vary::from_pairs(vary)?))
 }
 
 #[cfg(test)]
@@ -341,7 +395,7 @@ mod tests {
     }
 
     /// Check that every knob with a flag is accepted by its commands, and that levels are parsed as
-    /// in files, or refused with what is expected.
+    /// in files, or refused with the expected form.
     #[test]
     fn flags_of_knobs() {
         let all = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -394,6 +448,8 @@ mod tests {
             let error = parse::<OfPackets>(words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");
         }
+        let with_headings = HEADINGS.iter().flat_map(|(_, keys)| *keys);
+        assert!(with_headings.copied().all(|key| Knob::by_key(key).is_some()));
         let shown = |knob: &&Knob| {
             OfPackets::shows(knob)
                 || OfFrames::shows(knob)

@@ -9,6 +9,8 @@ use netplumb_instruments::registry;
 use netplumb_model::experiment::{Lab, Samples, Share, Time};
 use netplumb_model::timing::{INSTRUCTIONS, OWN_TIME, SAMPLED, STAGE_TIME};
 
+use super::heading;
+
 /// An instrument by its name; none for `auto`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AskedClock(Option<&'static dyn Instrument>);
@@ -17,7 +19,7 @@ impl AskedClock {
     /// For clap: the names, each with a line of help.
     fn parser() -> impl TypedValueParser<Value = AskedClock> {
         let auto = PossibleValue::new(AUTO).help(
-            "exact in the vm lab; in the others functions if the kernel supports it, else stages",
+            "exact in the vm lab; elsewhere functions if the kernel supports it, else stages",
         );
         let clocks = registry::ALL.into_iter().filter(|i| i.is_clock());
         let clocks = clocks.map(|i| PossibleValue::new(i.name()).help(i.about()));
@@ -31,76 +33,81 @@ const AUTO: &str = "auto";
 
 /// The lab, the instruments, and options of instruments that measure time.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Lab and instruments")]
+#[command(next_help_heading = heading::MEASUREMENT)]
 pub(crate) struct LiveArgs {
-    /// Where the workload runs
-    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = lab())]
+    /// Lab to run in
+    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = lab(), help_heading = heading::LAB)]
     pub(crate) lab: Lab,
-    /// Instruments to measure with, as a comma-separated list; each measures in blocks of its own
+    /// Instruments, comma-separated
+    ///
+    /// Each instrument measures in blocks of its own.
     #[arg(long, value_parser = AskedClock::parser(), value_name = "CLOCK", value_delimiter = ',', default_value = AUTO)]
     pub(crate) clock: Vec<AskedClock>,
-    /// In guests, average number of instructions from one sample to the next [default: 1000]
+    /// Average number of instructions between samples, in guests [default: 1000]
     #[arg(long, value_name = "INSNS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sample_period: Option<u64>,
-    /// Random seeds of samples in guests, comma-separated; the same run is sampled with each
-    /// [default: 1]
+    /// Random seeds for sampling in guests, comma-separated [default: 1]
+    ///
+    /// The same run is sampled with each seed.
     #[arg(long, value_name = "SEED", value_delimiter = ',')]
     pub(crate) sample_seed: Vec<u32>,
-    /// Total measuring time, like 10s, 500ms or 12h: instead of a number of blocks [default: 5s; with
-    /// a command, until it exits]
+    /// Total measuring time, like 10s, 500ms or 12h
+    ///
+    /// It replaces the number of blocks. [default: 5s; with COMMAND, until it exits]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
     /// Maximum number of packets to send per second
-    #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    #[arg(long, value_name = "PPS", help_heading = heading::WORKLOAD, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) rate: Option<u32>,
     /// Send continuously from a separate thread, without waiting for each packet to arrive
-    #[arg(long)]
+    #[arg(long, help_heading = heading::WORKLOAD)]
     pub(crate) stream: bool,
     /// Only packets with this source or destination port
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", help_heading = heading::FILTERS)]
     pub(crate) port: Option<u16>,
     /// Only packets with this source or destination IP address
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = heading::FILTERS)]
     pub(crate) address: Option<std::net::IpAddr>,
     /// Only packets on this network interface
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", help_heading = heading::FILTERS)]
     pub(crate) interface: Option<String>,
     /// Only packets in this network namespace: a name from `ip netns`, a PID, or a path
-    #[arg(long, value_name = "NAME|PID|PATH")]
+    #[arg(long, value_name = "NAME|PID|PATH", help_heading = heading::FILTERS)]
     pub(crate) netns: Option<String>,
     /// Only events in the context of this process
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", help_heading = heading::FILTERS)]
     pub(crate) pid: Option<u32>,
     /// Only events in the context of tasks in this cgroup (version 2)
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = heading::FILTERS)]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Functions to time: names or glob patterns, comma-separated; may be given more than once
+    /// Functions to time: names or glob patterns, comma-separated; may be repeated
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) functions: Vec<String>,
-    /// Time the functions that appear in this recording
+    /// Time the functions of this recording
     #[arg(long, value_name = "FILE")]
     pub(crate) from_recording: Option<PathBuf>,
-    /// Time the functions with a struct sk_buff * parameter, according to BTF [default if no
-    /// functions are given]
+    /// Time the functions with a struct sk_buff * parameter, according to BTF
+    ///
+    /// [default if no functions are given]
     #[arg(long)]
     pub(crate) discover: bool,
     /// Maximum number of functions to time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub(crate) max_functions: Option<u32>,
-    /// Limit the measuring overhead to this share of the CPU time of the work, like 5%:
-    /// functions that are called too often are detached, stages are recorded in intervals
-    /// [default: 5% for stages in the host lab or with --measure-cost, else 100%, no limit]
+    /// Maximum measuring overhead, as a share of the work's CPU time, like 5%
+    ///
+    /// Functions called too often are detached; stages are recorded in intervals. [default: 5% for
+    /// stages in the host lab or with --measure-cost, else 100%, no limit]
     #[arg(long, value_name = "SHARE")]
     pub(crate) max_overhead: Option<Share>,
-    /// Run every block with and without probes, and report the overhead of measuring
+    /// Run every block with and without probes, and report the measuring overhead
     #[arg(long)]
     pub(crate) measure_cost: bool,
-    /// Also record single packets step by step (per-packet traces); `--perfetto OUT` exports them
+    /// Also record per-packet traces: single packets, step by step
+    ///
+    /// `--perfetto OUT` exports the traces.
     #[arg(long)]
     pub(crate) one_packet: bool,
-    /// Show a live view (labs host and netns); q ends the measurement
-    #[arg(long)]
-    pub(crate) watch: bool,
 }
 
 impl LiveArgs {
@@ -140,7 +147,7 @@ pub(crate) const SAMPLES: &str = SAMPLED.instrument;
 pub(crate) const EVENTS: &str = netplumb_model::events::INSTRUMENT;
 pub(crate) const SPANS: &str = netplumb_model::spans::INSTRUMENT;
 /// The instrument that times single calls.
-pub(crate) const CALLS: &str = netplumb_model::trace::TIMED.step.instrument;
+pub(crate) const CALLS: &str = netplumb_model::calls::TIMED.step.instrument;
 
 /// Labs by name, each with a line of help.
 fn lab() -> impl TypedValueParser<Value = Lab> {

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::heading;
+
 /// Where to write the page.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::OUTPUT)]
 pub(crate) struct PageArgs {
-    /// Write the report as one self-contained HTML file
+    /// Write the report as a self-contained HTML file
     #[arg(long, value_name = "OUT")]
     pub(crate) html: Option<PathBuf>,
     /// Open the HTML report in a browser; without --html, a temporary file

@@ -7,32 +7,37 @@ use netplumb_model::experiment::{Blocks, Experiment, Kind, Knobs, Lab, Vary, Wor
 
 use super::command::CommandArgs;
 use super::guard::GuardArgs;
+use super::heading;
 use super::knobs::{KnobArgs, OfPlaces, levels};
 use crate::exit::Usage;
 
 /// The lab, its knobs, and what runs there.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Lab")]
+#[command(next_help_heading = heading::MEASUREMENT)]
 pub(crate) struct PlaceArgs {
-    /// Where the work is
-    #[arg(long, value_name = "LAB", default_value = "host", value_parser = labs())]
+    /// Packets per block [default: 200]
+    ///
+    /// For packets sent by plumb. In the netns lab, blocks have a duration instead.
+    #[arg(long, value_name = "N", help_heading = heading::WORKLOAD, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    packets: Option<u32>,
+    /// Lab to run in
+    #[arg(long, value_name = "LAB", default_value = "host", value_parser = labs(), help_heading = heading::LAB)]
     pub(crate) lab: Lab,
+    /// Warm-up packets before the first block, not measured [default: 200]
+    ///
+    /// With a command in a guest: connections to open before the command runs [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    warmup: Option<u32>,
+    /// Number of runs of COMMAND, or of blocks of packets
+    ///
+    /// With COMMAND: number of runs, each a block [default: 1]. With packets: blocks per arm
+    /// [default: 5; in the netns lab 10].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
     #[command(flatten)]
     knobs: KnobArgs<OfPlaces>,
     #[command(flatten)]
     guard: GuardArgs,
-    /// Packets per block, of packets that plumb sends [default: 200; in the netns lab blocks have a
-    /// duration instead]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    packets: Option<u32>,
-    /// Warm-up packets before the first block, not measured [default: 200]; with a command in a
-    /// guest: connections to open before it [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    warmup: Option<u32>,
-    /// Run COMMAND this often, each run being a block [default: 1]; of packets, number of blocks per
-    /// arm [default: 5; in the netns lab 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: Option<u32>,
     #[command(flatten)]
     command: CommandArgs,
 }
@@ -40,7 +45,7 @@ pub(crate) struct PlaceArgs {
 /// Labs by name, each with a line of help.
 fn labs() -> impl TypedValueParser<Value = Lab> {
     let labs = [
-        (Lab::Host, "This machine: all its work, or that of a process, a cgroup or COMMAND"),
+        (Lab::Host, "This machine: all its work, or a process, a cgroup or COMMAND"),
         (Lab::Netns, "Packets or COMMAND in network namespaces of this machine, connected by veth"),
         (Lab::Vm, "Packets or COMMAND in a QEMU guest"),
     ];
@@ -107,7 +112,7 @@ impl PlaceArgs {
             }
         }
         let (knobs, vary) = match kind {
-            // There is nothing to set: what is there is measured.
+            // There is nothing to set: existing work is measured.
             Kind::Work if self.knobs.given().is_empty() => (Knobs::default(), Vary::default()),
             kind => levels(&self.knobs, kind, self.lab).map_err(Usage)?,
         };
@@ -120,7 +125,7 @@ impl PlaceArgs {
                 with: self.command.with_files().to_vec(),
                 peer: self.command.peer().map(String::from),
                 connections: self.warmup.filter(|_| !sends),
-                ..Workload::of(kind)
+                ..Workload::from_kind(kind)
             },
             blocks: Blocks { count: self.blocks, ..Blocks::default() },
             setup: self.command.setup().map_err(Usage)?,

@@ -6,46 +6,59 @@ use clap::Args;
 
 use netplumb_lab::vm::saved::MAX_BYTES;
 
+use super::heading;
 use crate::exit::Usage;
 
 /// Options of all commands that run experiments.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = heading::EXECUTION)]
 pub(crate) struct RunOptions {
-    /// Run guests without QEMU's -icount: they boot faster, and counts vary by some tenths of a
-    /// percent between runs
+    /// Run guests without QEMU's -icount
+    ///
+    /// Guests boot faster, and counts vary by a few tenths of a percent between runs.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Recording to write [default: NAME.plumb]; an existing one is renamed to NAME.plumb.old, or .old.1 and so on
-    #[arg(short, long, value_name = "FILE")]
+    /// Recording to write [default: NAME.plumb]
+    ///
+    /// An existing recording is renamed to NAME.plumb.old, or NAME.plumb.old.1 and so on.
+    #[arg(short, long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub(crate) output: Option<PathBuf>,
-    /// Timeout in seconds for booting a guest, and for running an arm; time in which QEMU waits for a
-    /// CPU of a busy machine does not count
+    /// Timeout in seconds for booting a guest, and for running an arm
+    ///
+    /// Time in which QEMU waits for a CPU of a busy machine does not count.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
-    /// Guests, or pairs of hosts, to run in parallel; what is counted in them does not depend on it
-    /// [default: the number of CPUs, at most 8, and 4 pairs]
+    /// Guests, or pairs of hosts, to run in parallel
+    ///
+    /// Counts don't depend on the number. [default: the number of CPUs, at most 8, and 4 pairs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: Option<u16>,
-    /// Resume an interrupted recording: arms that it has are not measured again; with --duration,
-    /// measure for what is left of that
+    /// Resume an interrupted recording
+    ///
+    /// Arms in the recording are not measured again. With --duration, measure for the time left.
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Boot a guest for every arm, instead of starting it from a saved state (slow; to check
-    /// that saved states count the same)
+    /// Boot a guest for every arm, instead of restoring a saved state
+    ///
+    /// It is slow, and checks that saved states give the same counts.
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Measure every arm with N random seeds; seed-dependent results are shown as a range
-    /// [default: the experiment's, or 1; 3 if arms have different kernels]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    /// Measure every arm with N random seeds
+    ///
+    /// Seed-dependent results are shown as a range. [default: the experiment's, or 1; 3 if arms have
+    /// different kernels]
+    #[arg(long, value_name = "N", help_heading = heading::MEASUREMENT, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) seeds: Option<u32>,
     /// File of layer rules that take precedence over the built-in ones
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::REPORT)]
     pub(crate) layers: Option<PathBuf>,
-    /// Maximum size of all saved guest states on disk; those not used for the longest time go first
+    /// Maximum size of all saved guest states on disk
+    ///
+    /// The least recently used states are removed first.
     #[arg(long, value_name = "SIZE", env = "PLUMB_CACHE_SIZE", hide_env_values = true, default_value = "6G", value_parser = size)]
     pub(crate) cache_size: u64,
     /// Don't print progress
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = heading::OUTPUT)]
     pub(crate) quiet: bool,
 }
 

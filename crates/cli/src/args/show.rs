@@ -6,6 +6,7 @@ use clap::Args;
 use netplumb_kernel::layers::LAYERS;
 
 use super::formats::FormatArgs;
+use super::heading;
 use crate::exit::Usage;
 
 /// Functions that are listed, if no other number is asked for.
@@ -13,6 +14,7 @@ pub(crate) const TOP: usize = 12;
 
 /// How to show a recording.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::REPORT)]
 pub(crate) struct ShowArgs {
     /// Show only this layer: syscall, socket, transport, network, ...
     #[arg(long, value_name = "LAYER")]
@@ -29,32 +31,37 @@ pub(crate) struct ShowArgs {
     /// Show the callers and callees of FUNCTION
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) focus: Option<String>,
-    /// Show the cost of each source line of FUNCTION, a function of the measured program
+    /// Show the cost of each source line of FUNCTION
+    ///
+    /// FUNCTION is a function of the measured program.
     #[arg(long, value_name = "FUNCTION", conflicts_with = "focus")]
     pub(crate) lines: Option<String>,
-    /// With --lines: show the function's instructions, how often each was executed, and its jumps
+    /// With --lines: show the function's instructions with execution counts, and its jumps
     #[arg(long, requires = "lines")]
     pub(crate) asm: bool,
     /// With --lines: show the text of source lines
     #[arg(long, requires = "lines")]
     pub(crate) source: bool,
-    /// With --lines: show beside it the time of the same lines, from a recording by `plumb profile`
+    /// With --lines: add the time of the same lines, from a recording of `plumb profile`
     #[arg(long, requires = "lines", value_name = "FILE")]
     pub(crate) beside: Option<PathBuf>,
-    /// Of traced calls, show the one of this number, whole; may be given more than once
+    /// Show the traced call of this number in full; may be repeated
     #[arg(long, value_name = "N", conflicts_with_all = ["csv", "json", "tree", "focus", "lines", "threads", "layer"])]
     pub(crate) call: Vec<u64>,
-    /// Print CSV, one row per function; of a bench, one per block
-    #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
+    /// Print CSV, one row per function; for a bench, one per block
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     pub(crate) csv: bool,
-    /// Print JSON, with all that was measured; with --lines, what is asked for
-    #[arg(long, conflicts_with_all = ["tree", "focus"])]
+    /// Print JSON, with everything measured
+    ///
+    /// With --lines, it has what --lines, --asm and --source select.
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with_all = ["tree", "focus"])]
     pub(crate) json: bool,
-    /// Show details of every arm, not only of those that lost packets or are invalid (benches
-    /// only)
+    /// Show details of every arm (benches only)
+    ///
+    /// By default, only arms that lost packets or are invalid have details.
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub(crate) all: bool,
-    /// Show only this arm; may be given more than once
+    /// Show only this arm; may be repeated
     #[arg(long, value_name = "ARM")]
     pub(crate) arm: Vec<String>,
     #[command(flatten)]
@@ -90,7 +97,7 @@ impl ShowArgs {
 
     /// The format of a bench.
     pub(crate) fn bench_format(&self) -> RatesFormat {
-        RatesFormat::of(self.csv, self.json, self.all)
+        RatesFormat::from_flags(self.csv, self.json, self.all)
     }
 
     /// Check that no option is given that only benches support.
@@ -187,7 +194,7 @@ pub(crate) enum RatesFormat {
 
 impl RatesFormat {
     /// By its flags.
-    pub(crate) fn of(csv: bool, json: bool, all: bool) -> RatesFormat {
+    pub(crate) fn from_flags(csv: bool, json: bool, all: bool) -> RatesFormat {
         match (csv, json) {
             (true, _) => RatesFormat::Csv,
             (_, true) => RatesFormat::Json,

@@ -12,32 +12,49 @@ use netplumb_model::bench::Bench;
 #[cfg(test)]
 use netplumb_model::experiment::Experiment;
 
-use crate::experiment::{self, How, Shown};
+use crate::experiment::{self, How, PrintWhat};
 use args::{BenchArgs, OutArgs, SwapArgs};
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure how many packets per second a data path drops
+    /// Measure the rate at which a data path drops packets
+    ///
+    /// Every combination of the values in lists is measured, as an arm. The blocks of all arms run in
+    /// random order.
     Drop(BenchArgs),
-    /// Measure how many packets per second a data path forwards, to the same NIC or another one
+    /// Measure the rate at which a data path forwards packets, to the same NIC or another one
+    ///
+    /// Every combination of the values in lists is measured, as an arm. The blocks of all arms run in
+    /// random order.
     Forward(BenchArgs),
-    /// Replace an XDP program under load, and check that no packet is lost and each is handled
-    /// by exactly one program
+    /// Replace an XDP program under load, and check that no packet is lost
+    ///
+    /// Each packet must be handled by exactly one program.
     Swap(SwapArgs),
-    /// Measure the throughput of TCP between two hosts, and how busy their CPUs are: two guests and a
-    /// wire, in virtual time
+    /// Measure TCP throughput and CPU use between two hosts
+    ///
+    /// By default, the hosts are two guests connected by a wire, in virtual time. Every combination of
+    /// the values in lists is measured, as an arm.
     Stream(hosts::StreamArgs),
-    /// Measure how long requests to another host take: two guests and a wire, in virtual time
+    /// Measure the latency of requests between two hosts
+    ///
+    /// By default, the hosts are two guests connected by a wire, in virtual time. Every combination of
+    /// the values in lists is measured, as an arm.
     Request(hosts::RequestArgs),
-    /// Measure the round trip of ICMP echoes between two hosts: two guests and a wire, in virtual time
+    /// Measure the round-trip time of ICMP echoes between two hosts
+    ///
+    /// By default, the hosts are two guests connected by a wire, in virtual time. Every combination of
+    /// the values in lists is measured, as an arm.
     Ping(hosts::PingArgs),
-    /// Measure how many files a web server sends, and how busy its CPU is: nginx on one of two hosts, and
-    /// connections from the other that ask for files in the shares of SPECweb99
+    /// Measure the request rate and CPU use of a web server (nginx) on one of two hosts
+    ///
+    /// The other host requests files over several connections, in the proportions of SPECweb99. Every
+    /// combination of the values in lists is measured, as an arm.
     Http(hosts::HttpArgs),
-    /// Load BPF programs, and print the verifier's errors with their source lines
+    /// Load BPF programs, and print the verifier's errors with source lines
     Verify {
-        /// BPF object file [default: a built-in program that the verifier has to reject]
+        /// BPF object file [default: a built-in program that the verifier must reject]
         file: Option<PathBuf>,
     },
 }
@@ -94,5 +111,5 @@ fn swap(args: &SwapArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn how(out: &OutArgs) -> How<'_> {
-    How::new(Shown::Rates(out.format()), &out.page, out.options())
+    How::new(PrintWhat::Rates(out.format()), &out.page, out.options())
 }

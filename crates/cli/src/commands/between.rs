@@ -11,6 +11,7 @@ use netplumb_model::experiment::{Experiment, Filter, Kind, Time, Workload};
 use netplumb_model::span::StageKind;
 use netplumb_model::spans::{self, By, Preset, Slow, Spans};
 
+use crate::args::heading;
 use crate::args::live::SPANS;
 use crate::args::page::PageArgs;
 use crate::args::place::PlaceArgs;
@@ -18,24 +19,29 @@ use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 use crate::experiment::modules::Names;
-use crate::experiment::{self, How, Shown};
+use crate::experiment::{self, How, PrintWhat};
 
 /// Between which events.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::EVENTS)]
 pub(crate) struct BetweenEvents {
-    /// Two events or more, the first one first: tracepoints (block:block_rq_issue), functions of the
-    /// kernel (kprobe:FUNCTION, kretprobe:FUNCTION) and of programs (uprobe:FILE:FUNCTION)
-    #[arg(value_name = "EVENT", required_unless_present = "preset", num_args = 1..)]
+    /// Two or more events, in order
+    ///
+    /// Tracepoints (block:block_rq_issue), kernel functions (kprobe:FUNCTION, kretprobe:FUNCTION)
+    /// and functions of programs (uprobe:FILE:FUNCTION).
+    #[arg(value_name = "EVENT", required_unless_present = "preset", num_args = 1.., help_heading = None)]
     events: Vec<String>,
-    /// Events that are often paired, with their keys
+    /// Use a predefined pair of events, with keys
     #[arg(long, value_name = "PRESET", conflicts_with_all = ["events", "key"], value_parser = presets())]
     preset: Option<Preset>,
-    /// What an event is about: `request`, `bio`, `skb`, `task`, `cpu`, or the name of an argument or
-    /// field; one for all events, or one for each, comma-separated [default: what all events have in
-    /// common, by their types, or else the task that runs]
+    /// Match events by KEY: request, bio, skb, task, cpu, or an argument or field
+    ///
+    /// `request`, `bio`, `skb`, `task`, `cpu`, or the name of an argument or field; one for all
+    /// events, or one per event, comma-separated [default: what all events have in common, by type,
+    /// or else the running task].
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     key: Vec<String>,
-    /// Whether each stage is work or a wait, comma-separated, where it is not known
+    /// Kind of each stage, comma-separated, where it is unknown
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kinds())]
     kind: Vec<StageKind>,
 }
@@ -55,36 +61,41 @@ impl BetweenEvents {
 
 /// Arguments of `plumb between`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::EVENTS)]
 pub(crate) struct BetweenArgs {
     #[command(flatten)]
     which: BetweenEvents,
-    /// Break times down by this
+    /// Break times down
     #[arg(long, value_name = "WHAT", value_parser = breakdowns())]
     by: Option<By>,
-    /// Show who caused those that took longer, like 10ms, or p99 of those before; implies --by stack
+    /// Show who caused times above TIME, like 10ms or p99; implies --by stack
+    ///
+    /// p99 is the 99th percentile of the times so far.
     #[arg(long, value_name = "TIME", value_parser = slow)]
     slow: Option<String>,
-    /// Only what this process begins, and those that it starts from now on
-    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
+    /// Only events begun by this process, and by its future children
+    #[arg(long, value_name = "PID", help_heading = heading::FILTERS, conflicts_with_all = ["cgroup", "command"])]
     pid: Option<u32>,
-    /// Only what tasks begin in this cgroup (version 2) and in those below it
-    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    /// Only events begun by tasks in this cgroup (version 2), and below it
+    #[arg(long, value_name = "PATH", help_heading = heading::FILTERS, conflicts_with = "command")]
     cgroup: Option<PathBuf>,
-    /// How long to measure, like 10s [default: until Ctrl-C, or until COMMAND or the process ends]
-    #[arg(long, value_name = "TIME")]
+    /// Measuring time, like 10s
+    ///
+    /// [default: until Ctrl-C, or until COMMAND or the process ends]
+    #[arg(long, value_name = "TIME", help_heading = heading::MEASUREMENT)]
     duration: Option<Time>,
     /// Measure in windows of this length, like 1s
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = heading::MEASUREMENT)]
     interval: Option<Time>,
+    #[command(flatten)]
+    place: PlaceArgs,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
     page: PageArgs,
-    /// Show a live view: the stages with their times; q ends it, and prints the report
-    #[arg(long, conflicts_with = "command")]
+    /// Show a live view of the stages and their times; q prints the report
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with = "command")]
     watch: bool,
-    #[command(flatten)]
-    place: PlaceArgs,
     #[command(flatten)]
     options: RunOptions,
 }
@@ -160,7 +171,7 @@ pub(crate) fn run(args: BetweenArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         watch: args.watch,
         yes_change: &args.place.of_machine(),
         even_default_route: args.place.even_default_route(),
-        ..How::new(Shown::Report(&args.show, &directions), &args.page, args.options)
+        ..How::new(PrintWhat::Report(&args.show, &directions), &args.page, args.options)
     };
     experiment::run(&experiment, how, cache)
 }

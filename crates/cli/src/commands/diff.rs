@@ -21,7 +21,7 @@ use crate::output::page;
 use crate::output::part::{chosen, list};
 use crate::output::print::print;
 pub(crate) use args::DiffArgs;
-use side::{Asked, names};
+use side::{SideRequest, names};
 
 /// Read, compare and show.
 ///
@@ -38,9 +38,9 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         .into());
     }
     page::check(&args.page)?;
-    let before = Asked::parse(&args.before);
+    let before = SideRequest::parse(&args.before);
     let recording = before.read()?;
-    let Some(after) = args.after.as_deref().map(Asked::parse) else {
+    let Some(after) = args.after.as_deref().map(SideRequest::parse) else {
         let recording = below(&args.below, &recording, &before.name())?;
         return within(args, &before, &recording);
     };
@@ -57,7 +57,8 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         [earlier_part, later_part] = below_both(&args.below, [&recording, &other], files)?;
         (&*earlier_part, &*later_part)
     };
-    let [before_name, after_name] = [before_name, after_name].map(|name| args.below.told(name));
+    let [before_name, after_name] =
+        [before_name, after_name].map(|name| args.below.name_with_threads(name));
     let left = before.arms(recording)?;
     let right = after.arms(later)?;
     if same && left == right {
@@ -79,8 +80,8 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Compare the arms of one recording.
-fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Result<ExitCode> {
-    let name = args.below.told(asked.name());
+fn within(args: &DiffArgs, asked: &SideRequest, recording: &Recording) -> anyhow::Result<ExitCode> {
+    let name = args.below.name_with_threads(asked.name());
     let chosen = asked.arms(recording)?;
     let mut pairs = arms::pair_within(recording);
     pairs.retain(|p| chosen.contains(&p.before) && chosen.contains(&p.after));
@@ -122,7 +123,7 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     if let [[hosts::INSTRUMENT, _], counted] | [counted, [hosts::INSTRUMENT, _]] = both[..]
         && for_one
     {
-        // Functions, of which there is more to say; --clock wire has the others.
+        // Functions, which have more detail; --clock wire has the others.
         return compare_part(args, sides, counted, pairs);
     }
     if both.is_empty() {
@@ -139,7 +140,7 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     let mut code = ExitCode::SUCCESS;
     for (number, names) in both.iter().enumerate() {
         let rule = if number == 0 { "" } else { "\n" };
-        let title = match Event::of(sides.before, names[0]) {
+        let title = match Event::from_recording(sides.before, names[0]) {
             Some(Event(event)) => format!("Samples of {}", printable(&event, 80)),
             None => format!("Instrument {}", printable(names[0], 80)),
         };
@@ -156,7 +157,7 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
 fn in_common<'r>(sides: Sides<'r>) -> Vec<[&'r str; 2]> {
     let [before, after] = [sides.before, sides.after].map(|side| {
         let parts = side.parts().into_iter();
-        parts.map(|name| (name, Event::of(side, name))).collect::<Vec<_>>()
+        parts.map(|name| (name, Event::from_recording(side, name))).collect::<Vec<_>>()
     });
     let is_same =
         |one: &(&str, Option<Event>), other: &(&str, Option<Event>)| match (&one.1, &other.1) {
@@ -172,7 +173,7 @@ fn in_common<'r>(sides: Sides<'r>) -> Vec<[&'r str; 2]> {
 
 /// Whether both sides are of samples, each of another event.
 fn are_other_events(sides: [&Recording; 2]) -> bool {
-    match sides.map(|side| Event::of(side, CPU_TIME.instrument)) {
+    match sides.map(|side| Event::from_recording(side, CPU_TIME.instrument)) {
         [Some(before), Some(after)] => before.scope() != after.scope(),
         _ => false,
     }
@@ -181,7 +182,7 @@ fn are_other_events(sides: [&Recording; 2]) -> bool {
 fn nothing_in_common(sides: Sides<'_>) -> anyhow::Error {
     let [before, after] = [sides.before, sides.after].map(|side| {
         let parts = side.parts().into_iter();
-        let names = parts.map(|part| match Event::of(side, part) {
+        let names = parts.map(|part| match Event::from_recording(side, part) {
             Some(Event(event)) => printable(&event, 80),
             None => printable(part, 80),
         });
@@ -194,19 +195,19 @@ fn nothing_in_common(sides: Sides<'_>) -> anyhow::Error {
     .into()
 }
 
-/// What perf calls an event that was sampled.
+/// perf's name of a sampled event.
 #[derive(Debug)]
 struct Event(String);
 
 impl Event {
-    /// That of a part of a recording, if it is of samples.
-    fn of(recording: &Recording, part: &str) -> Option<Event> {
+    /// The event of a part of a recording, if the part has samples.
+    fn from_recording(recording: &Recording, part: &str) -> Option<Event> {
         let quantity = recording.quantity_of_part(part)?;
         (quantity.instrument == CPU_TIME.instrument).then(|| Event(quantity.name.clone()))
     }
 
-    /// Its name with what was sampled of the kernel, of programs or of guests, but without how precise
-    /// samples are: `cycles:ppp` and `cycles:P` are the same event, `cycles:u` and `cycles:k` are not.
+    /// Its name and whether kernel, programs or guests were sampled, but not how precise samples are: `cycles:ppp` and
+    /// `cycles:P` are the same event, `cycles:u` and `cycles:k` are not.
     fn scope(&self) -> (&str, String) {
         const MODIFIERS: &str = "ukhGHIpPSDWeb";
         const SCOPES: &str = "ukhG";

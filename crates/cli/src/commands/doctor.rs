@@ -39,11 +39,13 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only clean up after killed runs: delete their network namespaces, restore the settings of
-    /// interfaces that they changed, and remove what is damaged in the cache
+    /// Only clean up after killed runs
+    ///
+    /// Deletes their network namespaces, restores the interface settings that they changed, and
+    /// removes damaged files from the cache.
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
-    /// Try each event that `plumb stat` knows, by subsystem: whether it can be counted, or why not
+    /// Try each event of `plumb stat`, by subsystem, and report why any can't be counted
     #[arg(long, conflicts_with = "clean")]
     pub(crate) events: bool,
 }

@@ -23,22 +23,27 @@ const MAX_STDIN_BYTES: u64 = 16 << 30;
 /// Arguments of `plumb import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// perf.data file, as written by `perf record`, compressed (-z) or not, or from a pipe (-o -); the
-    /// directory that `perf record --threads` writes; - for standard input
+    /// perf.data file, or - for standard input
+    ///
+    /// A file of `perf record`, compressed (-z) or not, or from a pipe (-o -), or a directory of
+    /// `perf record --threads`.
     #[arg(default_value = "perf.data")]
     file: PathBuf,
-    /// Recording to write [default: the file's name with .plumb]; an existing one is renamed to NAME.plumb.old, or .old.1 and so on
+    /// Recording to write [default: the file's name with .plumb]
+    ///
+    /// An existing recording is renamed to NAME.plumb.old, or NAME.plumb.old.1 and so on.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Blocks of equal time that it is cut into: what intervals and comparisons go by
+    /// Number of blocks of equal time, for confidence intervals and comparisons
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     blocks: u32,
-    /// Names of the kernel's functions: a copy of /proc/kallsyms of the machine that was sampled
-    /// [default: perf's cache, or this machine's if it is the same kernel]
+    /// Kernel symbols: a copy of /proc/kallsyms of the sampled machine
+    ///
+    /// [default: perf's cache, or this machine's symbols if the kernel is the same]
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
-    /// Root directory of the files of the machine that was sampled [default: /]
+    /// Root directory of the sampled machine's files [default: /]
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
 }
@@ -55,7 +60,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         Some(path) => path.clone(),
         None => default_output(&args.file),
     };
-    // What was imported before is not to be lost for a file that can't be.
+    // An earlier recording must not be lost for a file that can't be imported.
     let output = Output::claim(&path)?;
     let options = Options {
         blocks: args.blocks,

@@ -35,33 +35,35 @@ pub(crate) enum KernelCommand {
     },
     /// Add a kernel
     Add {
-        /// debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel build
-        /// directory; debian:arm64 and debian:VERSION:arm64 for another architecture
+        /// debian, running, or the path of a .deb, a vmlinuz or a kernel build directory
+        ///
+        /// debian:VERSION selects a version; debian:arm64 and debian:VERSION:arm64 select another
+        /// architecture.
         source: String,
-        /// Module directory of a vmlinuz, like /lib/modules/RELEASE
+        /// Module directory for a vmlinuz, like /lib/modules/RELEASE
         #[arg(long, value_name = "DIR")]
         modules: Option<PathBuf>,
-        /// Add its debug information and its source as well, for source lines of the kernel in
-        /// reports: of a Debian package (which is fetched: 900 MB, and 2 GB on disk) or of the build
-        /// directory
+        /// Also add debug information and source, for kernel source lines in reports
+        ///
+        /// For a Debian package, they are downloaded: 900 MB, and 2 GB on disk. For a build directory,
+        /// its own are used.
         #[arg(long)]
         debug: bool,
-        /// Name for it, by which --kernel finds it [default of a build directory: what `git describe`
-        /// says]
+        /// Name of the kernel, for --kernel [default for a build directory: `git describe`]
         #[arg(long, value_name = "NAME")]
         label: Option<String>,
     },
-    /// Show details of a kernel, and its saved guest states
+    /// Show details of a kernel and its saved guest states
     Show {
-        /// Release, start of the hash, or source of the kernel
+        /// Kernel: release, start of the hash, or source
         kernel: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove a kernel, its saved guest states, its source, and what no other kernel needs
+    /// Remove a kernel, with its saved guest states, its source, and files unused by other kernels
     Rm {
-        /// Release, start of the hash, or source of the kernel
+        /// Kernel: release, start of the hash, or source
         kernel: String,
     },
 }

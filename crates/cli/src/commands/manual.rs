@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 use netplumb_report::printable;
 
-use crate::Cli;
 use crate::output::print::print;
 
 /// Arguments of `plumb completions`.
@@ -44,22 +43,24 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
 
 fn completions_of(shell: Shell) -> String {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "plumb", &mut text);
+    clap_complete::generate(shell, &mut crate::command(), "plumb", &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
 fn write_pages(folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(Cli::command(), folder)
+    clap_mangen::generate_to(crate::command(), folder)
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
     use clap_markdown::MarkdownOptions;
     use netplumb_testkit::golden;
     use tempfile::TempDir;
 
     use super::*;
+    use crate::{Cli, help};
 
     /// All commands with the names of their pages, such as `plumb-kernel-add`.
     fn all() -> Vec<(String, clap::Command)> {
@@ -73,7 +74,7 @@ mod tests {
             }
             all.push((name, command.clone()));
         }
-        let mut command = Cli::command().disable_help_subcommand(true);
+        let mut command = crate::command().disable_help_subcommand(true);
         command.build();
         let mut commands = Vec::new();
         add(&command, "", &mut commands);
@@ -132,7 +133,8 @@ mod tests {
             .title("Commands and flags".into())
             .show_footer(false)
             .show_table_of_contents(true);
-        let mut text = clap_markdown::help_markdown_custom::<Cli>(&options);
+        let command = help::summarized(Cli::command());
+        let mut text = clap_markdown::help_markdown_command_custom(&command, &options);
         text.truncate(text.trim_end().len());
         text.push('\n');
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md");

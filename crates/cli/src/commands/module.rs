@@ -25,24 +25,22 @@ const FUNCTIONS_MAX: usize = 40;
 /// What to do with modules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModuleCommand {
-    /// Build a module of a kernel from the kernel's source
+    /// Build a kernel module from the kernel's source
     Build(BuildArgs),
 }
 
 /// What to build.
 #[derive(Debug, Args)]
 pub(crate) struct BuildArgs {
-    /// Module, like usbnet
+    /// Module name, like usbnet
     name: String,
-    /// Patch to apply to the source, as written by `git diff`; may be given several times
+    /// Apply a patch, as written by `git diff`, to the source; may be repeated
     #[arg(long, value_name = "FILE")]
     patch: Vec<PathBuf>,
-    /// Semantic patch to apply with Coccinelle's spatch, after the others; may be given several
-    /// times
+    /// Apply a semantic patch with Coccinelle's spatch, after --patch; may be repeated
     #[arg(long, value_name = "FILE")]
     cocci: Vec<PathBuf>,
-    /// Kernel to build for: release, start of the hash, or source, as listed by `plumb kernel
-    /// list`
+    /// Kernel to build for: release, start of the hash, or source (see `plumb kernel list`)
     #[arg(long, value_name = "KERNEL", default_value = "debian")]
     kernel: String,
     /// File to write [default: NAME.ko]

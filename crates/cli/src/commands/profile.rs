@@ -10,27 +10,32 @@ use netplumb_model::experiment::{Blocks, Experiment, Filter, Kind, Lab, Samples,
 use netplumb_model::timing::{SampleEvent, UserStacks};
 
 use crate::args::guard::GuardArgs;
+use crate::args::heading;
 use crate::args::knobs::{KnobArgs, OfMachine, levels};
 use crate::args::live::SAMPLES;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
-use crate::experiment::{self, How, Shown};
+use crate::experiment::{self, How, PrintWhat};
 
 /// How CPUs are sampled.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::MEASUREMENT)]
 pub(crate) struct SamplingArgs {
-    /// Samples of each CPU per second [default: 997]
+    /// Samples per second on each CPU [default: 997]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     frequency: Option<u32>,
-    /// What makes samples: `cpu-clock`, a timer of each CPU; `cycles`, its counter of cycles; `auto`,
-    /// cycles if there is such a counter, or else the timer [default: cpu-clock]
+    /// Event to sample [default: cpu-clock]
+    ///
+    /// `cpu-clock` is a timer on each CPU, `cycles` the cycle counter of each CPU; `auto` takes the
+    /// counter if there is one, or else the timer.
     #[arg(long, value_name = "EVENT", value_parser = events())]
     event: Option<SampleEvent>,
-    /// How stacks of programs are found: `fp` by frame pointers, `dwarf` by the unwind tables of
-    /// files, on copies of stacks; `auto` by frame pointers where they hold, and else by tables
-    /// [default: auto]
+    /// Unwinding of program stacks [default: auto]
+    ///
+    /// `fp` follows frame pointers; `dwarf` applies the unwind tables of files to copies of stacks;
+    /// `auto` follows frame pointers where they are valid, and uses tables elsewhere.
     #[arg(long, value_name = "HOW", value_parser = user_stacks())]
     user_stacks: Option<UserStacks>,
 }
@@ -49,48 +54,53 @@ impl SamplingArgs {
 
 /// Arguments of `plumb profile`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::MEASUREMENT)]
 pub(crate) struct ProfileArgs {
     #[command(flatten)]
     how: SamplingArgs,
-    /// Only this process, and those that it starts from now on
-    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
-    pid: Option<u32>,
-    /// Only tasks in this cgroup (version 2) and in those below it
-    #[arg(long, value_name = "PATH", conflicts_with = "command")]
-    cgroup: Option<PathBuf>,
-    /// Measure time off the CPU as well: waiting, by the stack that waits and who ends it, or
-    /// runnable
+    /// Also measure time off the CPU, waiting or runnable
+    ///
+    /// Time waiting is shown by the waiting stack and by the waker.
     #[arg(long)]
     off_cpu: bool,
-    /// How long to sample, like 10s [default: until Ctrl-C, or until COMMAND or the process ends]
+    /// Sampling time, like 10s
+    ///
+    /// [default: until Ctrl-C, or until COMMAND or the process ends]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
+    /// Number of runs of COMMAND with each compared setting, each run a block [default: 1]
+    #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
+    /// Only this process, and its future children
+    #[arg(long, value_name = "PID", help_heading = heading::FILTERS, conflicts_with_all = ["cgroup", "command"])]
+    pid: Option<u32>,
+    /// Only tasks in this cgroup (version 2), and below it
+    #[arg(long, value_name = "PATH", help_heading = heading::FILTERS, conflicts_with = "command")]
+    cgroup: Option<PathBuf>,
     #[command(flatten)]
     knobs: KnobArgs<OfMachine>,
     #[command(flatten)]
     guard: GuardArgs,
-    /// Run COMMAND this often with each setting that is compared, each run being a block [default: 1]
-    #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: Option<u32>,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
     page: PageArgs,
-    /// Recording to write [default: profile.plumb]; an existing one is renamed to
-    /// profile.plumb.old
-    #[arg(short, long, value_name = "FILE")]
+    /// Recording to write [default: profile.plumb]
+    ///
+    /// An existing recording is renamed to profile.plumb.old.
+    #[arg(short, long, value_name = "FILE", help_heading = heading::OUTPUT)]
     output: Option<PathBuf>,
     /// File of layer rules that take precedence over the built-in ones
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::REPORT)]
     layers: Option<PathBuf>,
-    /// Show a live view: the functions with their shares; q ends it, and prints the report
-    #[arg(long, conflicts_with = "command")]
+    /// Show a live view of functions and their shares; q prints the report
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with = "command")]
     watch: bool,
     /// Don't print progress
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = heading::OUTPUT)]
     quiet: bool,
-    /// Command to run and sample, from its start to its end
-    #[arg(last = true, value_name = "COMMAND")]
+    /// Command to run, and to sample from start to end
+    #[arg(last = true, value_name = "COMMAND", help_heading = None)]
     command: Vec<String>,
 }
 
@@ -109,7 +119,7 @@ impl ProfileArgs {
             workload: Workload {
                 command: self.command.clone(),
                 duration: self.duration,
-                ..Workload::of(Kind::Work)
+                ..Workload::from_kind(Kind::Work)
             },
             filter: Filter {
                 pid: self.pid,
@@ -159,7 +169,7 @@ pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         yes_change: &changed,
         even_default_route: args.guard.even_default_route,
         ..How::new(
-            Shown::Report(&args.show, &directions),
+            PrintWhat::Report(&args.show, &directions),
             &args.page,
             RunOptions {
                 output: args.output,

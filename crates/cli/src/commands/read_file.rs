@@ -31,26 +31,27 @@ pub(crate) struct ReadFileArgs {
     /// Read past the page cache (O_DIRECT)
     #[arg(long, conflicts_with = "mmap")]
     direct: bool,
-    /// Read so many pages or pieces only
+    /// Read only N pages or chunks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
-    /// Read in an order that looks like chance, the same each time
+    /// Read in a pseudo-random order, the same in each run
     #[arg(long)]
     random: bool,
-    /// Bytes of each read(2), like 4K [default: 128K]
+    /// Bytes per read(2), like 4K [default: 128K]
     #[arg(long, value_name = "BYTES", conflicts_with = "mmap")]
     chunk: Option<Bytes>,
-    /// Reads that are under way at a time, by io_submit(2) [default: 1, by read(2)]
+    /// Reads in flight, by io_submit(2) [default: 1, by read(2)]
     #[arg(long, value_name = "N", requires = "direct", value_parser = clap::value_parser!(u32).range(1..=256))]
     in_flight: Option<u32>,
     /// Drop the file's pages from the page cache first
     #[arg(long)]
     cold: bool,
-    /// Run COMMAND when the file is open, before it is read; in guests, knobs like
-    /// --read-ahead 'A then B' change settings at that moment
+    /// Run COMMAND after opening the file, before reading it
+    ///
+    /// In guests, settings like --read-ahead 'A then B' change at that moment.
     #[arg(long, value_name = "COMMAND")]
     after_open: Option<String>,
-    /// Close the file and open it again before it is read
+    /// Close and reopen the file before reading it
     #[arg(long)]
     reopen: bool,
 }
@@ -174,8 +175,8 @@ fn held() -> anyhow::Result<()> {
     // SAFETY: whoever set the variable passed the descriptor on to this process, which uses it nowhere
     // else; of any other number, a read or write fails.
     let mut socket = unsafe { UnixStream::from_raw_fd(number) };
-    let told = socket.write_all(&[1]).and_then(|()| socket.read_exact(&mut [0]));
-    told.context("can't wait for settings to be changed")
+    let exchanged = socket.write_all(&[1]).and_then(|()| socket.read_exact(&mut [0]));
+    exchanged.context("can't wait for settings to be changed")
 }
 
 fn after_open(line: &str) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ use clap::Args;
 use netplumb_model::class::Direction;
 
 use crate::args::below::BelowArgs;
+use crate::args::heading;
 use crate::args::page::PageArgs;
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
@@ -15,13 +16,15 @@ use crate::output::{page, show};
 
 /// Arguments of `plumb report`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::REPORT)]
 pub(crate) struct ReportArgs {
     /// Recording to read
+    #[arg(help_heading = None)]
     file: PathBuf,
     /// Show only these directions: tx, rx, forward, echo, ack, drop; comma-separated list
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     direction: Vec<Direction>,
-    /// Show only what this instrument measured
+    /// Show only the results of this instrument
     #[arg(long, value_name = "CLOCK")]
     clock: Option<String>,
     #[command(flatten)]

@@ -11,34 +11,44 @@ use netplumb_kernel::layers::LAYERS;
 use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft, Time};
 use netplumb_report::printable;
 
+use crate::args::heading;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::exit::{Usage, WrongKey};
 use crate::experiment::modules::Names;
-use crate::experiment::{self, How, Shown};
+use crate::experiment::{self, How, PrintWhat};
 use crate::files;
 
 /// Arguments of `plumb run`.
 #[derive(Debug, Args)]
-#[command(override_usage = "plumb run [OPTIONS] <EXPERIMENT>")]
+#[command(
+    override_usage = "plumb run [OPTIONS] <EXPERIMENT>",
+    next_help_heading = heading::EXECUTION
+)]
 pub(crate) struct RunArgs {
     /// Experiment file (TOML)
-    #[arg(required_unless_present = "yes_change")]
+    #[arg(required_unless_present = "yes_change", help_heading = None)]
     experiment: Option<PathBuf>,
-    /// Run the file's commands on this machine and set its sysctls, and change these interfaces and disks;
-    /// without it, only print what would be run and changed
+    /// Total measuring time, like 10m or 12h
+    ///
+    /// It replaces the experiment's duration or number of blocks.
+    #[arg(long, value_name = "TIME", help_heading = heading::MEASUREMENT)]
+    duration: Option<Time>,
+    /// Allow commands, sysctls, and changes to these interfaces and disks
+    ///
+    /// Run the file's commands on this machine, set its sysctls, and change these interfaces and
+    /// disks. Without the option, only print the commands and changes.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', num_args = 0..=1)]
     yes_change: Option<Vec<String>>,
-    /// Allow changes even if the default route or your SSH session uses one of them
+    /// Allow changes to an interface of the default route or of your SSH session
     #[arg(long)]
     even_default_route: bool,
-    /// Exit with code 4 if a claim does not hold; one without data is named, and no failure
+    /// Exit with code 4 if a claim does not hold
+    ///
+    /// A claim without data is reported, and does not fail.
     #[arg(long)]
     fail_if_claim_fails: bool,
-    /// Total measuring time, like 10m or 12h, in place of the experiment's or of its number of blocks
-    #[arg(long, value_name = "TIME")]
-    duration: Option<Time>,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
@@ -74,7 +84,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
         .map_err(shown)?;
     experiment.check_instruments(&text, &registry::ALL.map(Instrument::name)).map_err(shown)?;
-    // What only this machine knows to be wrong with it.
+    // Errors of the file that only this machine shows.
     let with_line = |error: anyhow::Error| match error.downcast::<WrongKey>() {
         Ok(wrong) => {
             let what = wrong.what.clone();
@@ -125,9 +135,9 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             match experiment.workload.kind {
                 Kind::Frames => {
                     args.show.check_for_bench()?;
-                    Shown::Rates(args.show.bench_format())
+                    PrintWhat::Rates(args.show.bench_format())
                 }
-                _ => Shown::Report(&args.show, &[]),
+                _ => PrintWhat::Report(&args.show, &[]),
             },
             &args.page,
             args.options,

@@ -12,6 +12,7 @@ use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Time, Workload};
 use super::between::BetweenEvents;
 use super::profile::SamplingArgs;
 use super::stat::EventArgs;
+use crate::args::heading;
 use crate::args::live::{EVENTS, SAMPLES, SPANS};
 use crate::exit::Usage;
 use crate::experiment::serve::{Serve, serve};
@@ -24,17 +25,16 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Arguments of `plumb serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 is any free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9709", value_parser = address)]
     listen: SocketAddr,
-    /// Let clients of other machines read it: --listen may be any address of this machine then, not
-    /// only a loopback one
+    /// Allow clients on other machines: --listen accepts addresses other than loopback
     #[arg(long)]
     allow_remote_clients: bool,
-    /// How often figures are renewed [default: 5s]
+    /// Time between updates [default: 5s]
     #[arg(long, value_name = "TIME")]
     interval: Option<Time>,
-    /// Don't print the address, or notes
+    /// Don't print the address or notes
     #[arg(short, long)]
     quiet: bool,
     #[command(subcommand)]
@@ -44,10 +44,10 @@ pub(crate) struct ServeArgs {
 /// What is measured.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Count events; followed by `profile`, sample as well
+    /// Count events; followed by `profile`, also sample
     #[command(subcommand_precedence_over_arg = true)]
     Stat(StatOf),
-    /// Sample where CPU time goes
+    /// Sample CPU time
     Profile(ProfileOf),
     /// Measure the time from one event to the next
     Between(BetweenOf),
@@ -55,18 +55,19 @@ enum What {
 
 /// What else is.
 #[derive(Debug, Subcommand)]
-enum Beside {
-    /// Sample where CPU time goes as well
+enum ServeExtra {
+    /// Also sample CPU time
     Profile(ProfileOf),
 }
 
 /// Whose events are counted, or work is sampled.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::FILTERS)]
 struct Scope {
-    /// Only this process, and those that it starts from now on
+    /// Only this process, and its future children
     #[arg(long, value_name = "PID", conflicts_with = "cgroup")]
     pid: Option<u32>,
-    /// Only tasks in this cgroup (version 2) and in those below it
+    /// Only tasks in this cgroup (version 2), and below it
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
 }
@@ -78,7 +79,7 @@ struct StatOf {
     #[command(flatten)]
     scope: Scope,
     #[command(subcommand)]
-    beside: Option<Beside>,
+    beside: Option<ServeExtra>,
 }
 
 #[derive(Debug, Args)]
@@ -87,8 +88,10 @@ struct ProfileOf {
     how: SamplingArgs,
     #[command(flatten)]
     scope: Scope,
-    /// Functions that get a series of their own at most, each as soon as it takes 1% of a CPU
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    /// Maximum number of functions with a series of their own
+    ///
+    /// A function gets a series as soon as it takes 1% of a CPU.
+    #[arg(long, help_heading = heading::REPORT, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     top: u32,
 }
 
@@ -112,7 +115,7 @@ impl ServeArgs {
         let (stat, profile) = match &self.what {
             What::Stat(stat) => {
                 let beside = stat.beside.as_ref();
-                (Some(stat), beside.map(|Beside::Profile(profile)| profile))
+                (Some(stat), beside.map(|ServeExtra::Profile(profile)| profile))
             }
             What::Profile(profile) => (None, Some(profile)),
             What::Between(_) => (None, None),
@@ -127,7 +130,7 @@ impl ServeArgs {
             lab: Lab::Host,
             workload: Workload {
                 window: Some(self.interval.unwrap_or(Time(INTERVAL))),
-                ..Workload::of(Kind::Work)
+                ..Workload::from_kind(Kind::Work)
             },
             filter: Filter {
                 pid: scope.pid,
@@ -151,7 +154,7 @@ impl ServeArgs {
 
     fn top(&self) -> usize {
         let profile = match &self.what {
-            What::Stat(stat) => stat.beside.as_ref().map(|Beside::Profile(of)| of),
+            What::Stat(stat) => stat.beside.as_ref().map(|ServeExtra::Profile(of)| of),
             What::Profile(profile) => Some(profile),
             What::Between(_) => None,
         };
@@ -191,14 +194,14 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct ServeLine {
         #[command(flatten)]
         args: ServeArgs,
     }
 
     fn asked(line: &str) -> Vec<Experiment> {
         let words = std::iter::once("serve").chain(line.split(' '));
-        Line::try_parse_from(words).unwrap().args.experiments()
+        ServeLine::try_parse_from(words).unwrap().args.experiments()
     }
 
     /// Check that command lines are experiments that can be run: one, or both.
@@ -225,7 +228,7 @@ mod tests {
         assert_eq!(asked("profile").len(), 1);
         for wrong in ["--listen 9709 profile", "--listen localhost:1 stat", "", "profile --top 0"] {
             let words = std::iter::once("serve").chain(wrong.split(' '));
-            assert!(Line::try_parse_from(words).is_err(), "{wrong}");
+            assert!(ServeLine::try_parse_from(words).is_err(), "{wrong}");
         }
     }
 }

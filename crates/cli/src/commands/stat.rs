@@ -10,6 +10,7 @@ use netplumb_model::events::{By, EVENTS as DECLARED, Events, Focus};
 use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Time, Workload};
 
 use crate::args::formats::FormatArgs;
+use crate::args::heading;
 use crate::args::live::{EVENTS, EXACT};
 use crate::args::page::PageArgs;
 use crate::args::place::PlaceArgs;
@@ -17,20 +18,25 @@ use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 use crate::experiment::modules::Names;
-use crate::experiment::{self, How, Shown};
+use crate::experiment::{self, How, PrintWhat};
 
 /// Which events are counted.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::EVENTS)]
 pub(crate) struct EventArgs {
-    /// Events, comma-separated: names (page-faults), tracepoints (block:block_rq_issue, block:*), and
-    /// functions called (kprobe:FUNCTION, uprobe:FILE:FUNCTION); `plumb doctor --events` lists what
-    /// there is [default: task-clock, context-switches, page-faults and others]
-    #[arg(value_name = "EVENTS", value_delimiter = ',')]
+    /// Events, comma-separated (see `plumb doctor --events`)
+    ///
+    /// Names (page-faults), tracepoints (block:block_rq_issue, block:*), and function calls
+    /// (kprobe:FUNCTION, uprobe:FILE:FUNCTION). `plumb doctor --events` lists the names. [default:
+    /// task-clock, context-switches, page-faults and others]
+    #[arg(value_name = "EVENTS", value_delimiter = ',', help_heading = None)]
     events: Vec<String>,
-    /// Count all that `plumb doctor --events` lists of a subsystem; may be several, comma-separated
+    /// Count all events of these subsystems, comma-separated
+    ///
+    /// `plumb doctor --events` lists the events of each subsystem.
     #[arg(long, value_name = "FOCUS", value_delimiter = ',', value_parser = focuses())]
     focus: Vec<Focus>,
-    /// Break counts down by this
+    /// Break counts down
     #[arg(long, value_name = "WHAT", value_parser = breakdowns())]
     by: Option<By>,
 }
@@ -52,41 +58,45 @@ impl EventArgs {
 pub(crate) struct StatArgs {
     #[command(flatten)]
     which: EventArgs,
-    /// Divide one event by another, like page-faults/task-clock; may be given more than once
-    #[arg(long, value_name = "A/B")]
+    /// Divide one event by another, like page-faults/task-clock; may be repeated
+    #[arg(long, value_name = "A/B", help_heading = heading::EVENTS)]
     ratio: Vec<String>,
-    /// Only this process, and those that it starts from now on
-    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
+    /// Only this process, and its future children
+    #[arg(long, value_name = "PID", help_heading = heading::FILTERS, conflicts_with_all = ["cgroup", "command"])]
     pid: Option<u32>,
-    /// Only tasks in this cgroup (version 2) and in those below it
-    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    /// Only tasks in this cgroup (version 2), and below it
+    #[arg(long, value_name = "PATH", help_heading = heading::FILTERS, conflicts_with = "command")]
     cgroup: Option<PathBuf>,
-    /// How long to count, like 10s [default: until Ctrl-C, or until COMMAND or the process ends]
-    #[arg(long, value_name = "TIME")]
+    /// Counting time, like 10s
+    ///
+    /// [default: until Ctrl-C, or until COMMAND or the process ends]
+    #[arg(long, value_name = "TIME", help_heading = heading::MEASUREMENT)]
     duration: Option<Time>,
-    /// Count in windows of this length, like 1s; of a command too, which is one block otherwise
-    #[arg(long, value_name = "TIME")]
+    /// Count in windows of this length, like 1s
+    ///
+    /// Without --interval, a run of COMMAND is one block.
+    #[arg(long, value_name = "TIME", help_heading = heading::MEASUREMENT)]
     interval: Option<Time>,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// Print CSV, one row per event
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with = "json")]
     csv: bool,
-    /// Print JSON, with all that was measured
-    #[arg(long)]
+    /// Print JSON, with everything measured
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
     /// Write Markdown, for a cover letter or a comment
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["csv", "json"])]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = heading::FORMATS, conflicts_with_all = ["csv", "json"])]
     markdown: Option<PathBuf>,
     /// Write the counts as OpenMetrics text
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["csv", "json", "markdown"])]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = heading::FORMATS, conflicts_with_all = ["csv", "json", "markdown"])]
     openmetrics: Option<PathBuf>,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
-    place: PlaceArgs,
-    #[command(flatten)]
     options: RunOptions,
-    /// Show a live view: the events with their rates; q ends it, and prints the report
-    #[arg(long, conflicts_with_all = ["csv", "json", "command", "blocks"])]
+    /// Show a live view of the events and their rates; q prints the report
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with_all = ["csv", "json", "command", "blocks"])]
     watch: bool,
 }
 
@@ -116,7 +126,7 @@ impl StatArgs {
             (
                 "--duration",
                 self.duration.is_some(),
-                "in lab vm so many packets are counted as --packets and --blocks say, or a command until it ends",
+                "in lab vm, --packets and --blocks set how many packets are counted, and a command is counted until it ends",
             ),
             (
                 "--interval",
@@ -139,7 +149,7 @@ impl StatArgs {
     /// An invalid level of a knob, or an option that is for other work.
     pub(crate) fn experiment(&self) -> anyhow::Result<Experiment> {
         let place = self.place.experiment()?;
-        // In guests all instructions are counted as well, in others of the same kind.
+        // In guests all instructions are counted, too, in other guests of the same kind.
         let counts = (place.lab == Lab::Vm).then(|| EXACT.to_string());
         Ok(Experiment {
             name: "stat".into(),
@@ -172,7 +182,7 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         experiment.check().map_err(|(_, why)| Usage(why))?;
         experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;
     }
-    // What ratios there are is for the report to know.
+    // The report needs to know the ratios.
     let text = experiment.to_toml()?;
     let show = ShowArgs::of_no_functions(
         args.csv,
@@ -182,13 +192,13 @@ pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let directions: [Direction; 0] = [];
     let how = How {
         text: &text,
-        // Of several parts, that one: what the others have is said with it.
+        // Of several parts, this one: the others' findings are printed with it.
         clock: Some(EVENTS),
         stdin: args.place.takes_stdin(),
         watch: args.watch,
         yes_change: &args.place.of_machine(),
         even_default_route: args.place.even_default_route(),
-        ..How::new(Shown::Report(&show, &directions), &args.page, args.options)
+        ..How::new(PrintWhat::Report(&show, &directions), &args.page, args.options)
     };
     experiment::run(&experiment, how, cache)
 }

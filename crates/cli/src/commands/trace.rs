@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_model::class::Direction;
+use netplumb_model::condition::Condition;
 use netplumb_model::experiment::{
-    Blocks, Condition, Experiment, Filter, Kind, Knobs, Lab, Time, Trace, Vary, Workload,
+    Blocks, Experiment, Filter, Kind, Knobs, Lab, Time, Trace, Vary, Workload,
 };
 
 use crate::args::command::CommandArgs;
+use crate::args::heading;
 use crate::args::knobs::{KnobArgs, OfPackets, levels};
 use crate::args::live::{CALLS, EXACT};
 use crate::args::page::PageArgs;
@@ -18,56 +20,66 @@ use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 use crate::experiment::modules::Names;
-use crate::experiment::{self, How, Shown};
+use crate::experiment::{self, How, PrintWhat};
 
 /// Arguments of `plumb trace`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::MEASUREMENT)]
 pub(crate) struct TraceArgs {
-    /// Function of the kernel, or of COMMAND; FILE:FUNCTION is that of its program or library FILE,
-    /// whatever the kernel has
-    #[arg(value_name = "FUNCTION")]
+    /// Function of the kernel or of COMMAND
+    ///
+    /// FILE:FUNCTION selects a function of COMMAND's program or library FILE, even if the kernel has a
+    /// function of that name.
+    #[arg(value_name = "FUNCTION", help_heading = None)]
     function: String,
-    /// How deep: 1 is the function alone [default: 6]
+    /// Maximum depth: 1 is the function alone [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     depth: Option<u32>,
-    /// Calls to keep in each block, those that took most; besides the first one [default: 10]
+    /// Calls to keep per block, the most expensive ones [default: 10]
+    ///
+    /// The first call is kept as well.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     slowest: Option<u32>,
-    /// Show arguments and return values of calls, by the kernel's types (BTF) and the program's debug
-    /// information
+    /// Show arguments and return values of calls
+    ///
+    /// They are decoded with the kernel's types (BTF) and the program's debug information.
     #[arg(long)]
     args: bool,
-    /// Keep only calls for which this holds: insns, self, switches, an argument of the function by
-    /// its name or retval, compared with a number, like 'insns > 10K && retval < 0'; of calls that are
-    /// timed dur, elapsed or switches, like 'dur > 1ms'
+    /// Keep only calls that meet a condition, like 'insns > 10K && retval < 0'
+    ///
+    /// It compares insns, self, switches, retval, or an argument of the function, by name, with a
+    /// number. For timed calls, it compares dur, elapsed or switches, like 'dur > 1ms'.
     #[arg(long = "if", value_name = "CONDITION")]
     only: Option<Condition>,
-    /// Time calls, by the kernel's function_graph tracer, instead of counting their instructions; as
-    /// everywhere but in the lab vm
+    /// Time calls with the function_graph tracer, instead of counting instructions
+    ///
+    /// Calls are always timed in labs other than vm.
     #[arg(long)]
     time: bool,
-    /// Only calls that this process makes, and those that it starts from now on; in the lab host
-    #[arg(long, value_name = "PID", conflicts_with = "command")]
-    pid: Option<u32>,
-    /// How long to trace, like 10s; in the lab host [default: until Ctrl-C, or until COMMAND or the
-    /// process ends]
+    /// Tracing time in the lab host, like 10s
+    ///
+    /// [default: until Ctrl-C, or until COMMAND or the process ends]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// Where the workload runs
-    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = labs())]
-    lab: Lab,
-    #[command(flatten)]
-    knobs: KnobArgs<OfPackets>,
-    /// Packets per block [default: 20]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    packets: Option<u32>,
-    /// Warm-up packets before the first block, not measured [default: 200]; with a command:
-    /// connections to open before it [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    warmup: Option<u32>,
     /// Number of blocks per arm [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     blocks: Option<u32>,
+    /// Warm-up packets before the first block, not measured [default: 200]
+    ///
+    /// With a command: connections to open before the command runs [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    warmup: Option<u32>,
+    /// Only calls from this process, and from its future children; in the lab host
+    #[arg(long, value_name = "PID", help_heading = heading::FILTERS, conflicts_with = "command")]
+    pid: Option<u32>,
+    /// Packets per block [default: 20]
+    #[arg(long, value_name = "N", help_heading = heading::WORKLOAD, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    packets: Option<u32>,
+    /// Lab to run in
+    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = labs(), help_heading = heading::LAB)]
+    lab: Lab,
+    #[command(flatten)]
+    knobs: KnobArgs<OfPackets>,
     #[command(flatten)]
     command: CommandArgs,
     #[command(flatten)]
@@ -86,7 +98,10 @@ fn labs() -> impl TypedValueParser<Value = Lab> {
     let labs = [
         (Lab::Vm, "Packets or COMMAND in a QEMU guest"),
         (Lab::Netns, "Packets or COMMAND in network namespaces of this machine; calls are timed"),
-        (Lab::Host, "This machine: all calls, or those of a process or of COMMAND; they are timed"),
+        (
+            Lab::Host,
+            "This machine: all calls, or calls of a process or of COMMAND; calls are timed",
+        ),
     ];
     let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Lab>())
@@ -105,7 +120,7 @@ impl TraceArgs {
         };
         let packets = kind == Kind::Packets;
         let (knobs, vary) = match kind {
-            // There is nothing to set: what is there is measured.
+            // There is nothing to set: existing work is measured.
             Kind::Work if self.knobs.given().is_empty() => (Knobs::default(), Vary::default()),
             kind => levels(&self.knobs, kind, self.lab)?,
         };
@@ -123,7 +138,7 @@ impl TraceArgs {
                 peer: self.command.peer().map(String::from),
                 connections: self.warmup.filter(|_| kind == Kind::Command),
                 duration: self.duration,
-                ..Workload::of(kind)
+                ..Workload::from_kind(kind)
             },
             filter: Filter { pid: self.pid, ..Filter::default() },
             blocks: Blocks {
@@ -191,13 +206,13 @@ pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         experiment.check().map_err(|(_, why)| Usage(why))?;
         experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;
     }
-    // What was traced is for the report to know.
+    // The report needs to know what was traced.
     let text = experiment.to_toml()?;
     let directions: [Direction; 0] = [];
     let how = How {
         text: &text,
         stdin: args.command.takes_stdin(),
-        ..How::new(Shown::Report(&args.show, &directions), &args.page, args.options)
+        ..How::new(PrintWhat::Report(&args.show, &directions), &args.page, args.options)
     };
     experiment::run(&experiment, how, cache)
 }

@@ -1,5 +1,8 @@
 //! `plumb tune`: search settings for a goal, between two hosts in virtual time or two namespaces of this machine, or
 //! on an interface of this machine.
+//!
+//! `tune/search.rs` judges what `netplumb_stats::halving` proposes, at a `Place`: `tune/hosts.rs` or `tune/nic.rs`.
+//! What is tried is in `netplumb_model::tune`.
 
 mod hosts;
 mod nic;
@@ -16,6 +19,7 @@ use netplumb_model::tune::{Goal, Hold, Tuned};
 use netplumb_report::tune as report;
 
 use crate::args::guard::GuardArgs;
+use crate::args::heading;
 use crate::args::knobs::{KnobArgs, OfHosts};
 use crate::args::run::RunOptions;
 use crate::exit::{Usage, WORSE};
@@ -24,62 +28,72 @@ use crate::output::print::{columns, print};
 
 /// Arguments of `plumb tune`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::SEARCH)]
 pub(crate) struct TuneArgs {
-    /// What is to become better: throughput of a stream, latency of a request, or CPU time per byte
+    /// Goal: throughput of a stream, latency of a request, or CPU time per byte
     #[arg(long, value_name = "GOAL", value_parser = goal())]
     goal: Goal,
-    /// What has to hold, like latency<200us, throughput>900M or busy<50%; may be given more than once
+    /// Condition to meet, like latency<200us, throughput>900M or busy<50%; may be repeated
     #[arg(long, value_name = "CONDITION", value_parser = |text: &str| text.parse::<Hold>())]
     hold: Vec<Hold>,
-    /// Number of hosts: two guests and a wire between them, or two namespaces
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=2))]
-    hosts: u32,
-    /// Where the two hosts are
-    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = labs())]
-    lab: Lab,
-    /// Instead of two hosts, the interface of this machine that is tuned while COMMAND runs, which is to move the same
-    /// over it each time; all settings are restored
-    #[arg(long, value_name = "NIC", value_parser = interface, requires = "command", conflicts_with_all = ["lab", "hosts"])]
-    nic: Option<String>,
-    /// With --nic: the machine whose echoes (ICMP) are the latency; without it, that is how long COMMAND runs
-    #[arg(long, value_name = "ADDRESS", requires = "nic")]
-    peer: Option<IpAddr>,
-    /// With --nic: leave the best settings in place, if they are better, and print the lines that undo that
-    #[arg(long, requires = "nic")]
-    keep: bool,
-    /// Time after which nothing else is tried; the best is measured once more after that
+    /// Time limit of the search
+    ///
+    /// After it, no other combination is tried; the best one is measured once more.
     #[arg(long, value_name = "TIME", default_value = "5m")]
     budget: Time,
-    /// How many combinations to begin with
+    /// Number of combinations to begin with
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=200))]
     candidates: u32,
-    /// The interface that the printed command lines name, of two hosts
-    #[arg(long, value_name = "NAME", default_value = "eth0", value_parser = interface, conflicts_with = "nic")]
-    print_nic: String,
-    /// Also write the settings that no other beat as an experiment, for plumb run
-    #[arg(long, value_name = "FILE", conflicts_with = "nic")]
-    experiment: Option<PathBuf>,
-    /// Overwrite the file of --experiment, if there is one
-    #[arg(long, requires = "experiment")]
-    overwrite: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Number of hosts: two guests connected by a wire, or two namespaces
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = heading::LAB, value_parser = clap::value_parser!(u32).range(2..=2))]
+    hosts: u32,
+    /// Lab to run in
+    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = labs(), help_heading = heading::LAB)]
+    lab: Lab,
+    /// Tune this interface of this machine while COMMAND runs, instead of two hosts
+    ///
+    /// COMMAND must transfer the same data over the interface each time. All settings are restored.
+    #[arg(long, value_name = "NIC", value_parser = interface, help_heading = heading::LAB, requires = "command", conflicts_with_all = ["lab", "hosts"])]
+    nic: Option<String>,
+    /// With --nic: measure latency by ICMP echoes to this machine
+    ///
+    /// Without --peer, latency is the run time of COMMAND.
+    #[arg(long, value_name = "ADDRESS", help_heading = heading::LAB, requires = "nic")]
+    peer: Option<IpAddr>,
+    /// With --nic: leave the best settings in place, if they are better
+    ///
+    /// The command lines that undo the changes are printed.
+    #[arg(long, help_heading = heading::LAB, requires = "nic")]
+    keep: bool,
     #[command(flatten)]
     knobs: KnobArgs<OfHosts>,
     #[command(flatten)]
     guard: GuardArgs,
-    /// Recording to write [default: tune.plumb]; an existing one is renamed to tune.plumb.old, or .old.1 and so on
-    #[arg(short, long, value_name = "FILE")]
+    /// Recording to write [default: tune.plumb]
+    ///
+    /// An existing recording is renamed to tune.plumb.old, or tune.plumb.old.1 and so on.
+    #[arg(short, long, value_name = "FILE", help_heading = heading::OUTPUT)]
     output: Option<PathBuf>,
+    /// Interface name in the printed command lines, with two hosts
+    #[arg(long, value_name = "NAME", default_value = "eth0", value_parser = interface, help_heading = heading::OUTPUT, conflicts_with = "nic")]
+    print_nic: String,
+    /// Also write the unbeaten settings as an experiment, for plumb run
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT, conflicts_with = "nic")]
+    experiment: Option<PathBuf>,
+    /// Overwrite an existing file of --experiment
+    #[arg(long, help_heading = heading::OUTPUT, requires = "experiment")]
+    overwrite: bool,
+    /// Print JSON
+    #[arg(long, help_heading = heading::OUTPUT)]
+    json: bool,
     /// Timeout in seconds for booting a guest, and for running a combination
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, help_heading = heading::EXECUTION, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     /// Don't print progress
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = heading::OUTPUT)]
     quiet: bool,
-    /// The command that makes the load of --nic, like iperf3 -c ADDRESS -n 1G
-    #[arg(last = true, value_name = "COMMAND")]
+    /// Command that loads the interface of --nic, like iperf3 -c ADDRESS -n 1G
+    #[arg(last = true, value_name = "COMMAND", help_heading = None)]
     command: Vec<String>,
 }
 
@@ -101,8 +115,8 @@ fn goal() -> impl TypedValueParser<Value = Goal> {
 
 fn labs() -> impl TypedValueParser<Value = Lab> {
     let labs = [
-        (Lab::Vm, "Two QEMU guests and a wire between them, in virtual time"),
-        (Lab::Netns, "Two network namespaces of this machine, joined by veth, in its time"),
+        (Lab::Vm, "Two QEMU guests connected by a wire, in virtual time"),
+        (Lab::Netns, "Two network namespaces of this machine, connected by veth, by its clock"),
     ];
     let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Lab>())
@@ -128,7 +142,7 @@ pub(crate) fn run(args: TuneArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     }
     let file = match &args.experiment {
         Some(path) => {
-            let out = Out::of(path)?.only_new(args.overwrite)?;
+            let out = Out::from_path(path)?.only_new(args.overwrite)?;
             out.try_out()?;
             Some(out)
         }

@@ -1,4 +1,4 @@
-//! Runs what an experiment builds on this machine before anything is measured.
+//! Runs the builds of an experiment on this machine before anything is measured.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use netplumb_model::experiment::Build;
 use netplumb_report::printable;
 
-/// How much of the output of a command that fails is shown.
+/// Lines of a failed command's output to show.
 const LINES: usize = 20;
 
 /// Run the commands one after another in a directory. Their output is shown only if one fails.

@@ -11,7 +11,7 @@ use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_model::arch::Arch;
-use netplumb_model::events::Asked;
+use netplumb_model::events::EventRequest;
 use netplumb_model::experiment::{ArmKernel, Experiment, Trace};
 use netplumb_model::message::{CommandEnd, Exit, Output, SetupPlan};
 use netplumb_model::recording::Arm;
@@ -50,11 +50,11 @@ pub(super) struct Machine {
     pub(super) sampling: Option<Sampling>,
     /// Which calls are traced.
     pub(super) trace: Option<Trace>,
-    /// What is measured on the running kernel, each in guests of its own.
+    /// The instruments of the running kernel, each in guests of its own.
     pub(super) timed: Vec<TimingSpec>,
 }
 
-/// Measure a command, and print what it cost.
+/// Measure a command, and print its cost.
 ///
 /// # Errors
 /// The measurement failed.
@@ -66,7 +66,7 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let arch = arch_of(&machine, cache)?;
     let run = prepare(experiment, how, machine, arch, cache)?;
-    let mut said = Said::default();
+    let mut said = HeldOutput::default();
     let mut ends = Vec::new();
     let outcome = record_by(
         |engine, recording, save, teller| {
@@ -94,7 +94,7 @@ pub(super) fn run(
         _ => {}
     }
     let code = finish(outcome, how)?;
-    // Claims about a command that failed say nothing.
+    // Claims about a command that failed mean nothing.
     let is_result = [ExitCode::SUCCESS, ExitCode::from(WORSE)].contains(&code);
     Ok(if is_result && failed { ExitCode::FAILURE } else { code })
 }
@@ -104,7 +104,7 @@ fn arch_of(machine: &Machine, cache: &Path) -> anyhow::Result<Arch> {
     let store = KernelStore::new(cache);
     let mut all = BTreeSet::new();
     for Words { arm, .. } in &machine.arms {
-        let kernel = ArmKernel::of(arm);
+        let kernel = ArmKernel::from_arm(arm);
         // A kernel that isn't there is an error later on, with what to do.
         let kernel = store.find_for(&kernel.name, kernel.arch);
         all.insert(kernel.map_or(Arch::OWN, |kernel| kernel.arch));
@@ -120,7 +120,7 @@ fn arch_of(machine: &Machine, cache: &Path) -> anyhow::Result<Arch> {
     }
 }
 
-/// What is copied into the guest.
+/// The files to copy into the guest.
 fn prepare(
     experiment: &Experiment,
     how: &How<'_>,
@@ -207,12 +207,12 @@ fn check_probed(specs: &[TimingSpec], bundle: &Bundle) -> anyhow::Result<()> {
     let of_events = specs.iter().filter_map(|spec| spec.events.as_ref());
     let names = of_spans.flat_map(|spans| &spans.events);
     for name in names.chain(of_events.flat_map(|events| &events.names)) {
-        let Ok(Asked::User { file, .. }) = Asked::parse(name) else {
+        let Ok(EventRequest::User { file, .. }) = EventRequest::parse(name) else {
             continue;
         };
         let path = Path::new(&file);
         let has = |path: &Path| bundle.entries().contains_key(path);
-        // Links on the way are there as well.
+        // Symbolic links on the way are in the guest, too.
         let is_there = has(path) || path.canonicalize().is_ok_and(|path| has(&path));
         if !is_there {
             let (name, file) = (printable(name, 200), printable(&file, 200));
@@ -241,16 +241,16 @@ fn own_stdin() -> anyhow::Result<Vec<u8>> {
 
 /// The output, which is passed on once the progress bar is gone.
 #[derive(Default)]
-struct Said {
+struct HeldOutput {
     parts: Vec<(Output, Vec<u8>)>,
 }
 
-impl Said {
+impl HeldOutput {
     fn take(&mut self, from: Output, bytes: &[u8]) {
         self.parts.push((from, bytes.to_vec()));
     }
 
-    /// The command's output is printed as it is; that of the peer only if either failed.
+    /// The command's output is printed as it is; the peer's only if either failed.
     fn show(&self, for_programs: bool) -> io::Result<()> {
         let mut unended = false;
         for (from, bytes) in &self.parts {
@@ -262,7 +262,7 @@ impl Said {
                 Output::Peer => Ok(()),
             };
             match written {
-                // A closed pipe (`| head`) is no error.
+                // A closed pipe (`| head`) is not an error.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 other => other?,
             }
@@ -296,16 +296,16 @@ fn tell_ends(
     run: &CommandRun,
     files: usize,
     ends: &[CommandEnd],
-    said: &Said,
+    said: &HeldOutput,
     nothing: bool,
 ) -> bool {
     let mut failed = false;
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     let mut tell = |line: String| {
         // Most blocks end in the same way.
-        if !told.contains(&line) {
+        if !lines.contains(&line) {
             eprintln!("plumb: {line}");
-            told.push(line);
+            lines.push(line);
         }
     };
     // In the order of arms, each with its blocks.
@@ -348,7 +348,7 @@ fn tell_ends(
                 }
                 None => {}
             }
-            // What a command measures of a peer that it could not reach, the peer may explain.
+            // If a command could not reach its peer, the peer's output may explain it.
             if why.is_some() || is_bad || nothing {
                 if let Some(why) = why {
                     tell(format!("--peer {peer} {why}"));

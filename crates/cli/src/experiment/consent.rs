@@ -1,7 +1,7 @@
-//! What an experiment file does on this machine: it is listed, and done if that was agreed to.
+//! Actions of an experiment file on this machine: they are listed, and done if the user agrees.
 //!
-//! A file may be someone else's. What it does in guests and in namespaces of its own needs no agreement; a
-//! command that runs here, or a setting that others see, does: `--yes-change`, or a yes on a terminal.
+//! A file may be someone else's. Its work in guests and in namespaces of its own needs no agreement; a command that
+//! runs here, or a setting that others see, does: `--yes-change`, or a yes on a terminal.
 
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -18,7 +18,7 @@ use crate::files;
 /// The most files below a directory that are looked at.
 const FILES_MAX: usize = 100_000;
 
-/// What an experiment file in `folder` does on this machine, one line each.
+/// Actions of an experiment file in `folder` on this machine, one line each.
 pub(crate) fn outside(experiment: &Experiment, folder: &Path) -> Vec<String> {
     let mut lines = experiment.outside();
     let copied = experiment.workload.with.iter().map(|with| from_of(with));
@@ -66,7 +66,7 @@ fn private(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Ask for what is listed: on a terminal a question; otherwise the error says what to add.
+/// Ask for the listed changes: on a terminal a question; otherwise the error has the flag to add.
 ///
 /// # Errors
 /// It was not agreed to.

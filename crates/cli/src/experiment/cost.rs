@@ -1,4 +1,4 @@
-//! The overhead of measuring: blocks with probes beside blocks without.
+//! The overhead of measuring: blocks with probes compared to blocks without.
 
 use netplumb_engine::live::PROBES_OFF;
 use netplumb_model::quantity::Declared;

@@ -1,4 +1,4 @@
-//! What the disks of guests need from this machine.
+//! Requirements of guests' disks on this machine.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::exit::{CannotHere, WrongKey};
 use crate::signals;
 use crate::steps::Steps;
 
-/// What a guest of 256 MiB has for a disk and for files that are copied into it, beside the kernel, the
-/// agent, and the pages of the files that are read.
+/// Room that a guest of 256 MiB has for a disk and for files copied into it, apart from the kernel, the agent, and the
+/// page cache of files that are read.
 const ROOM_BYTES: u64 = 96 << 20;
 
-/// Add the programs that make file systems: this machine's or, for guests of another architecture, those of
-/// Debian's packages, below the directory `cache`.
+/// Add the programs that make file systems: this machine's or, for guests of another architecture, Debian's, below the
+/// directory `cache`.
 ///
 /// # Errors
 /// This machine lacks one: which package has it; or that can't be fetched.
@@ -30,7 +30,7 @@ pub(super) fn add(
 ) -> anyhow::Result<()> {
     for arm in arms {
         let changes = |plan: &DiskPlan| plan.changes() && arm.reads.is_none();
-        let plan = DiskPlan::of(&arm.arm);
+        let plan = DiskPlan::from_arm(&arm.arm);
         if plan.as_ref().is_some_and(changes) {
             let why = "`A then B` changes a setting while `plumb read-file` holds its file open: this \
                        command is another";
@@ -79,7 +79,7 @@ pub(super) fn check_size(
     bundle: &Bundle,
     setup: &Setup,
 ) -> anyhow::Result<()> {
-    let disks = arms.iter().filter_map(|arm| DiskPlan::of(&arm.arm));
+    let disks = arms.iter().filter_map(|arm| DiskPlan::from_arm(&arm.arm));
     let disks: Vec<Disk> = disks.map(|plan| plan.disk).collect();
     let largest = disks.iter().map(|disk| disk.size_bytes).max().unwrap_or(0);
     let inside = disks.iter().filter(|disk| disk.device.is_in_guest());

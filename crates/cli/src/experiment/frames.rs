@@ -12,12 +12,12 @@ use netplumb_model::class::Link;
 use netplumb_model::experiment::Experiment;
 use netplumb_report::rates;
 
-use super::how::{How, Shown};
+use super::how::{How, PrintWhat};
 use crate::args::run::RunOptions;
 use crate::args::show::RatesFormat;
 use crate::exit::CannotHere;
 use crate::output::{claims, page, rates as rates_output};
-use crate::recorder::{Asked, Outcome, record_by};
+use crate::recorder::{ExperimentText, Outcome, record_by};
 use crate::rights::{NO_ROOT, is_root};
 
 /// The tasks of guests.
@@ -51,7 +51,7 @@ pub(super) fn run(
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let Shown::Rates(format) = how.shown else {
+    let PrintWhat::Rates(format) = how.shown else {
         return Err(anyhow::Error::msg("frames have only rates"));
     };
     let outcome = record(plan, (experiment, how.text), guests, &how.options, cache)?;
@@ -60,7 +60,7 @@ pub(super) fn run(
 
 fn record(
     plan: &BenchPlan,
-    asked: Asked<'_>,
+    asked: ExperimentText<'_>,
     guests: &Guests,
     options: &RunOptions,
     cache: &Path,
@@ -77,7 +77,7 @@ fn record(
                 options: engine,
                 tell: &|event| teller.tell(event),
             };
-            // Report what is missing before anything is measured.
+            // Report missing programs before anything is measured.
             if guests.rates || guests.count {
                 lab.check()?;
             }

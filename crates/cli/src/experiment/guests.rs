@@ -16,8 +16,8 @@ use crate::args::live::{EXACT, SAMPLES};
 use crate::exit::WrongKey;
 use crate::recorder::record;
 
-/// Measure in guests: with `exact`, `samples` of the same guests, other instruments, each in guests
-/// of its own, or several of these.
+/// Measure in guests: with `exact`, `samples` from the same guests, other instruments, each in
+/// guests of its own, or several instruments.
 ///
 /// # Errors
 /// The measurement failed.
@@ -65,7 +65,7 @@ pub(super) fn run(
     }
     if !timed.is_empty() && experiment.blocks.seeds() > 1 {
         let why = "seeds can only be used with instruments `exact` and `samples`";
-        return Err(WrongKey::usage(Key::of("blocks", "seeds"), why).into());
+        return Err(WrongKey::usage(Key::new("blocks", "seeds"), why).into());
     }
     let run = GuestRun {
         exact,
@@ -76,8 +76,8 @@ pub(super) fn run(
     };
     let outcome = record(&run, (experiment, how.text), &how.options, cache)?;
     if outcome.error.as_ref().is_some_and(is_nothing_seen) {
-        let told = nothing_seen(experiment, &outcome.recording);
-        return Err(anyhow::Error::msg(told));
+        let message = nothing_seen(experiment, &outcome.recording);
+        return Err(anyhow::Error::msg(message));
     }
     if run.measure_cost && !outcome.recording.blocks.is_empty() {
         cost::tell(&outcome.recording, how.for_programs());
@@ -85,7 +85,7 @@ pub(super) fn run(
     finish(outcome, how)
 }
 
-/// Check for what only runs of a command elsewhere have.
+/// Reject settings that only runs of a command elsewhere have.
 fn check_command(experiment: &Experiment) -> anyhow::Result<()> {
     let workload = &experiment.workload;
     let why = "is not supported by commands in guests: each run of the command is a block, and goes on until it ends";
@@ -95,7 +95,7 @@ fn check_command(experiment: &Experiment) -> anyhow::Result<()> {
     ] {
         if given {
             let why = format!("{key} ({flag}) {why}");
-            return Err(WrongKey::usage(Key::of("workload", key), why).into());
+            return Err(WrongKey::usage(Key::new("workload", key), why).into());
         }
     }
     Ok(())

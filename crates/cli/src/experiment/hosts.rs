@@ -12,7 +12,7 @@ use crate::exit::Usage;
 use crate::recorder::record_by;
 use crate::rights;
 
-/// Run both hosts, and print what was measured.
+/// Run both hosts, and print the results.
 ///
 /// # Errors
 /// The measurement failed.
@@ -24,7 +24,7 @@ pub(super) fn run(
     let in_netns = experiment.lab == Lab::Netns;
     for (flag, given, why) in [
         ("--cold", in_netns && how.options.cold, "there are no guests in lab netns"),
-        ("--quick", how.options.quick, "two hosts need the clock of instructions: leave it out"),
+        ("--quick", how.options.quick, "two hosts need virtual time: leave it out"),
         (
             "--layers",
             how.options.layers.is_some() && !experiment.counts_hosts(),
@@ -44,7 +44,7 @@ pub(super) fn run(
     if in_netns {
         rights::check(experiment.lab)?;
     }
-    let plan = Plan::of(experiment);
+    let plan = Plan::from_experiment(experiment);
     let plan = plan.with_seeds(experiment.blocks.seeds()).map_err(Usage)?;
     let run = HostsRun { plan, load: experiment.host_load(), counts: experiment.counts_hosts() };
     let outcome = record_by(

@@ -18,7 +18,7 @@ use crate::recorder::Outcome;
 
 /// What to print.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Shown<'a> {
+pub(crate) enum PrintWhat<'a> {
     /// As by `plumb report`, for these directions.
     Report(&'a ShowArgs, &'a [Direction]),
     /// Rates.
@@ -32,7 +32,7 @@ pub(crate) struct How<'a> {
     pub(crate) text: &'a str,
     /// The directory of the experiment file; empty for the current one.
     pub(crate) folder: &'a Path,
-    pub(crate) shown: Shown<'a>,
+    pub(crate) shown: PrintWhat<'a>,
     pub(crate) page: &'a PageArgs,
     /// The instrument to show, of several.
     pub(crate) clock: Option<&'a str>,
@@ -43,7 +43,7 @@ pub(crate) struct How<'a> {
     pub(crate) stdin: bool,
     /// Interfaces and disks of this machine that may be changed.
     pub(crate) yes_change: &'a [String],
-    /// What an experiment file does on this machine besides that, if it was not agreed to yet.
+    /// Other actions of an experiment file on this machine, if the user has not agreed to them yet.
     pub(crate) outside: &'a [String],
     /// Whether that includes interfaces of the default route.
     pub(crate) even_default_route: bool,
@@ -52,8 +52,8 @@ pub(crate) struct How<'a> {
 }
 
 impl<'a> How<'a> {
-    /// As a command line has it that says no more than what to print, where, and how to run.
-    pub(crate) fn new(shown: Shown<'a>, page: &'a PageArgs, options: RunOptions) -> How<'a> {
+    /// As a command line that only has what to print, where, and how to run.
+    pub(crate) fn new(shown: PrintWhat<'a>, page: &'a PageArgs, options: RunOptions) -> How<'a> {
         How {
             text: "",
             folder: Path::new(""),
@@ -73,16 +73,16 @@ impl<'a> How<'a> {
     /// Whether the output is for programs to read.
     pub(crate) fn for_programs(&self) -> bool {
         match self.shown {
-            Shown::Report(show, _) => show.for_programs(),
-            Shown::Rates(format) => !matches!(format, RatesFormat::Text { .. }),
+            PrintWhat::Report(show, _) => show.for_programs(),
+            PrintWhat::Rates(format) => !matches!(format, RatesFormat::Text { .. }),
         }
     }
 
     /// Whether the output format shows a single instrument.
     pub(super) fn is_one_output(&self) -> bool {
         let written = match self.shown {
-            Shown::Report(show, _) => show.formats.wanted(),
-            Shown::Rates(_) => false,
+            PrintWhat::Report(show, _) => show.formats.wanted(),
+            PrintWhat::Rates(_) => false,
         };
         written || self.for_programs() || self.page.wanted()
     }
@@ -103,8 +103,8 @@ impl<'a> How<'a> {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         page::check(self.page)?;
         match self.shown {
-            Shown::Report(args, _) => show::check(args),
-            Shown::Rates(_) => Ok(()),
+            PrintWhat::Report(args, _) => show::check(args),
+            PrintWhat::Rates(_) => Ok(()),
         }
     }
 }
@@ -120,12 +120,12 @@ fn unavailable(recording: &Recording) -> Vec<String> {
     recording.notes.iter().flat_map(of_arm).collect()
 }
 
-/// Print what was measured, and then the error, if there was one.
+/// Print the results, and then the error, if there was one.
 ///
 /// # Errors
 /// It can't be printed, or no arm can be measured here.
 pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode> {
-    let Shown::Report(show_args, directions) = how.shown else {
+    let PrintWhat::Report(show_args, directions) = how.shown else {
         return Err(anyhow::Error::msg("rates are printed by the runner of frames"));
     };
     let shown = if outcome.recording.blocks.is_empty() {
@@ -146,7 +146,7 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
             if let Some(blocks) = before {
                 eprintln!("plumb: measured before the error, and shown above: {blocks}");
             }
-            Ok(ExitCode::from(Failure::of(&error).code()))
+            Ok(ExitCode::from(Failure::from_error(&error).code()))
         }
         None => {
             let code = shown?;
@@ -161,10 +161,9 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
     }
 }
 
-/// How many blocks there are of the instrument that is shown, or of all; none if there is nothing of it
-/// to show.
+/// The number of blocks of the instrument that is shown, or of all; none if there is nothing to show.
 fn of_shown(recording: &Recording, clock: Option<&str>) -> Option<String> {
-    let part = part::of(recording, clock).ok()?;
+    let part = part::of_clock(recording, clock).ok()?;
     let blocks = part.blocks.len();
     (blocks > 0).then(|| counted(blocks, "block"))
 }
@@ -175,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Check that blocks of an instrument that is not shown are not said to be shown.
+    /// Check that blocks of an instrument that is not shown are not reported as shown.
     #[test]
     fn blocks_that_are_shown() {
         let mut recording = Recording::default();

@@ -33,7 +33,7 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
             Kind::Frames => {
                 let looks_on = [EXACT, registry::BESIDE_RATES.name()].contains(&name.as_str());
                 let why = "expected `rates` for a workload of frames, optionally with `exact` or `samples`";
-                // Those of guests are of packets that plumb sends, not of frames.
+                // In guests, packets that plumb sends are sampled, not frames.
                 let of_guests = (lab == Lab::Vm && name == SAMPLES).then_some((
                     "it can't sample the CPUs of a guest that forwards frames",
                     "use --lab netns",
@@ -115,10 +115,10 @@ pub(super) fn check_options(
     if long {
         check_long(experiment, options)?;
     }
-    // What the plugin serves is the same in every run.
+    // Instruments of the plugin give the same in every run.
     let drawn = guests && asked.iter().all(|i| [EXACT, SAMPLES].contains(&i.name()));
     let counting = "it is for instrument `exact` in the vm lab";
-    let wired = "a wire needs the clock of instructions: leave it out";
+    let wired = "a wire needs virtual time: leave it out";
     for (flag, given, why) in [
         ("--quick", options.quick && !guests, counting),
         ("--quick", options.quick && experiment.has_wire_in_guest(), wired),
@@ -128,7 +128,7 @@ pub(super) fn check_options(
         ("--seeds", experiment.blocks.seeds() > 1 && !counts, counting),
     ] {
         if given && flag == "--seeds" {
-            let seeds = Key::of("blocks", "seeds");
+            let seeds = Key::new("blocks", "seeds");
             return Err(WrongKey::usage(seeds, format!("{flag}: {why}")).into());
         }
         if given {
@@ -138,7 +138,7 @@ pub(super) fn check_options(
     Ok(())
 }
 
-/// Check for what a long run does not support.
+/// Reject settings that a long run does not support.
 fn check_long(experiment: &Experiment, options: &RunOptions) -> anyhow::Result<()> {
     const MOST_GUESTS: usize = 16;
     let guests = experiment.lab == Lab::Vm;
@@ -156,8 +156,8 @@ fn check_long(experiment: &Experiment, options: &RunOptions) -> anyhow::Result<(
     Err(Usage(format!("can't be used with a duration: {why}")).into())
 }
 
-/// Check for what only instruments that measure time support, and not this one. It has the names of flags
-/// if they were given `by_flags`, and those of a file if not.
+/// Reject settings that only instruments that measure time support. Errors name flags if settings were given
+/// `by_flags`, and otherwise keys of the file.
 pub(super) fn check_counting(
     experiment: &Experiment,
     instrument: &str,
@@ -165,12 +165,12 @@ pub(super) fn check_counting(
 ) -> anyhow::Result<()> {
     let Experiment { workload, blocks, filter, functions, probes, .. } = experiment;
     let asked = [
-        ("kind = \"stream\"", Key::of("workload", "kind"), workload.kind == Kind::Stream),
-        ("rate", Key::of("workload", "rate"), workload.rate.is_some()),
-        ("time", Key::of("blocks", "time"), blocks.time.is_some()),
+        ("kind = \"stream\"", Key::new("workload", "kind"), workload.kind == Kind::Stream),
+        ("rate", Key::new("workload", "rate"), workload.rate.is_some()),
+        ("time", Key::new("blocks", "time"), blocks.time.is_some()),
         (
             "duration",
-            Key::of("workload", "duration"),
+            Key::new("workload", "duration"),
             workload.duration.is_some() && experiment.long().is_none(),
         ),
         ("[filter]", "filter".into(), *filter != Filter::default()),
@@ -190,7 +190,7 @@ pub(super) fn check_counting(
     }
 }
 
-/// The flag that gives what a file has in a key or a table.
+/// The flag for a key or a table of a file.
 fn flag_of(experiment: &Experiment, said: &str) -> Option<&'static str> {
     let Experiment { filter, functions, probes, .. } = experiment;
     let flags: &[(&'static str, bool)] = match said {

@@ -90,7 +90,7 @@ pub(super) fn run(
                 seed: live::random_seed(),
             };
             let mut watcher = Watcher::start(how.watch, &engine.cancel, teller);
-            let mut told = BTreeSet::new();
+            let mut announced = BTreeSet::new();
             let result = live::run_live(plan, &options, recording, &mut *save, &mut |event| {
                 for note in notes.borrow_mut().drain(..) {
                     watcher.note(teller, &note);
@@ -105,7 +105,7 @@ pub(super) fn run(
                         );
                     }
                     LiveEvent::Attached(attached) => {
-                        if told.insert(chosen.get()) {
+                        if announced.insert(chosen.get()) {
                             watcher.note(teller, &attached_line(chosen.get(), attached));
                         }
                     }
@@ -154,8 +154,8 @@ pub(super) fn run(
     )?;
     if empty.is_some() {
         tell_end(experiment, end);
-        let told = nothing_seen(experiment, &outcome.recording);
-        return Err(anyhow::Error::msg(told));
+        let message = nothing_seen(experiment, &outcome.recording);
+        return Err(anyhow::Error::msg(message));
     }
     if experiment.probes.measure_cost && !outcome.recording.blocks.is_empty() {
         cost::tell(&outcome.recording, how.for_programs());
@@ -166,11 +166,11 @@ pub(super) fn run(
     let code = finish(outcome, how)?;
     let interrupted = end.interrupted;
     let failed = tell_end(experiment, end);
-    // Claims about a command that failed say nothing.
+    // Claims about a command that failed mean nothing.
     let is_result = [ExitCode::SUCCESS, ExitCode::from(WORSE)].contains(&code);
     Ok(match (failed, interrupted) {
         (true, _) if is_result => ExitCode::FAILURE,
-        // As perf does, so that a script ends as well.
+        // As perf does, so that a script ends, too.
         (_, true) if is_result => ExitCode::from(signals::exit_code()),
         _ => code,
     })

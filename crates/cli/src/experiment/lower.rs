@@ -31,7 +31,7 @@ const WINDOW: Duration = Duration::from_millis(500);
 const WINDOWS: u32 = 20;
 const FEWEST_WINDOWS: u32 = 5;
 const SECOND: Duration = Duration::from_secs(1);
-/// Windows that somebody watches: a second at first, and never more than a hundredth of what went by.
+/// Windows that somebody watches: a second at first, and later a hundredth of the time since the start.
 const WATCHED: Length = Length::Growing { shortest: SECOND, part: 100 };
 /// Length of a block of frames, and of its warm-up.
 const FRAMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(200));
@@ -54,7 +54,7 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
             (asked, _) => asked.map(|time| time.0),
         };
         let count = experiment.block_count();
-        // Counts of a whole run are a repetition; those of a piece of one are none.
+        // Counts of a whole run are a repetition; counts of a piece of one are not.
         let window = match duration {
             None if counts_events(experiment) => None,
             None => Some(WINDOW),
@@ -84,7 +84,7 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
     }))
 }
 
-/// Work of this machine's CPUs, which is named after what it is of.
+/// Work of this machine's CPUs; the arm's name tells whose.
 fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
     let (workload, filter) = (&experiment.workload, &experiment.filter);
     let cgroup = match &filter.cgroup {
@@ -101,7 +101,7 @@ fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
         (.., words) => words.join(" "),
     };
     let duration = workload.duration.map(|time| time.0);
-    // A run of a command is a repetition; a piece of one is none.
+    // A run of a command is a repetition; a piece of one is not.
     let whole = counts_events(experiment) && !workload.command.is_empty() && duration.is_none();
     let whole = (whole && workload.window.is_none()) || experiment.has_knobs();
     let length = match (workload.window, duration, how.watch) {
@@ -160,7 +160,7 @@ pub(super) fn guests(experiment: &Experiment) -> GuestRun {
         rate_pps: experiment.workload.rate,
         stream: experiment.workload.kind == Kind::Stream,
         block_ns: experiment.block_time().map(|time| time.as_nanos() as u64),
-        ..GuestRun::exact(Plan::of(experiment))
+        ..GuestRun::exact(Plan::from_experiment(experiment))
     }
 }
 
@@ -171,7 +171,7 @@ pub(super) fn sampling(experiment: &Experiment) -> Sampling {
 
 /// Knobs of packets that plumb sends; not of a command in a guest.
 const OF_PACKETS: [&str; 4] = ["mtu_bytes", "bridge", "queues", "offload"];
-/// What is recorded of an arm of a command in a guest.
+/// Knobs that are recorded of an arm of a command in a guest.
 const OF_COMMANDS: [&str; 11] = [
     "command",
     "kernel",
@@ -258,7 +258,7 @@ pub(super) fn frames(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<B
     })
 }
 
-/// What guests have to do for frames.
+/// Work of guests for frames.
 pub(super) fn beside_frames(
     experiment: &Experiment,
     asked: &[&'static dyn Instrument],

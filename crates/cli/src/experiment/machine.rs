@@ -1,4 +1,4 @@
-//! Arms of a command on this machine, and what they set on it.
+//! Arms of a command on this machine, and their settings.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) fn arms(
         if !compares {
             arm.name = words.join(" ");
         }
-        let plan = MachinePlan::of(&arm);
+        let plan = MachinePlan::from_arm(&arm);
         let mut changes = match &plan.disk {
             Some(disk) => of_disk(disk, &words, &mut disks)?,
             None => Vec::new(),
@@ -91,7 +91,7 @@ fn own(mut words: Vec<String>, how: &How<'_>) -> Vec<String> {
 /// # Errors
 /// There is none of this name.
 pub(crate) fn find_nic(name: &str) -> anyhow::Result<Nic> {
-    Ok(Nic::of(&state_of(name)?))
+    Ok(Nic::from_state(&state_of(name)?))
 }
 
 fn state_of(name: &str) -> anyhow::Result<DeviceState> {
@@ -125,7 +125,7 @@ pub(crate) fn guard(nics: &[&Nic], may: bool) -> anyhow::Result<()> {
     }
 }
 
-/// What an arm sets on an interface, and of sysctls: in the order in which it is set.
+/// An arm's settings of an interface, and sysctls: in the order in which they are made.
 ///
 /// # Errors
 /// The interface is not there, or has nothing of the kind.
@@ -215,7 +215,7 @@ fn of_nic(own: &OwnNic) -> anyhow::Result<Vec<Change>> {
     Ok(all)
 }
 
-/// What an arm sets on a disk. Disks are looked up once, by the names that are given.
+/// An arm's settings of a disk. Disks are looked up once, by the given names.
 fn of_disk(
     plan: &OwnDisk,
     words: &[String],
@@ -241,7 +241,7 @@ fn of_disk(
         if setting.after.is_some() && !reads {
             let why = "`A then B` changes a setting while `plumb read-file` holds its file open: this \
                        command is another";
-            let key = Knob::of(&setting.name).map_or("disk", |knob| knob.key);
+            let key = Knob::by_key(&setting.name).map_or("disk", |knob| knob.key);
             return Err(WrongKey::usage(key, why).into());
         }
         Ok(Change {

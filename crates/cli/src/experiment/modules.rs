@@ -1,4 +1,4 @@
-//! Modules of an experiment or a command line: files, found relative to a directory, and those that
+//! Modules of an experiment or a command line: files, found relative to a directory, and ones that
 //! are built for it.
 
 use std::collections::BTreeSet;
@@ -33,8 +33,8 @@ impl Names<'_> {
     }
 }
 
-/// Let the experiment name its modules by their absolute paths; those that have to be built are
-/// built, unless they were before.
+/// Let the experiment name its modules by their absolute paths; modules from source are built,
+/// unless they were before.
 ///
 /// # Errors
 /// There is no such file, or a module can't be built.
@@ -47,7 +47,7 @@ pub(crate) fn prepare(
         let builder = Builder { kernels: &kernels, cache };
         let mut files = Vec::new();
         for module in files_of(modules) {
-            let file = match Module::of(module) {
+            let file = match Module::parse(module) {
                 Module::File(file) => existing(names.folder(), file)?,
                 Module::Built { name, patches } => builder.build(names, name, &patches)?,
             };
@@ -72,7 +72,7 @@ fn existing(folder: &Path, file: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The path of a patch: below the experiment's directory, for its text goes into what is built.
+/// The path of a patch: below the experiment's directory, for its text goes into the module.
 fn existing_patch(names: Names<'_>, patch: &str) -> anyhow::Result<PathBuf> {
     let found = match names {
         Names::InFile(folder) => files::below(folder, patch),

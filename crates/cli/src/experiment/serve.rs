@@ -21,7 +21,7 @@ use netplumb_model::timing::TimingSpec;
 use netplumb_report::openmetrics::{Keep, Labels, MEDIA_TYPE, Number, Sums, Text, metric};
 use netplumb_report::printable;
 
-use super::how::{How, Shown};
+use super::how::{How, PrintWhat};
 use super::{instruments, lower};
 use crate::args::formats::FormatArgs;
 use crate::args::live::SPANS;
@@ -34,18 +34,18 @@ use crate::{rights, signals};
 /// The part of a CPU from which on a function has a series of its own.
 const EXPENSIVE: f64 = 0.01;
 
-/// What is to be served.
+/// A request to measure and serve.
 #[derive(Debug)]
 pub(crate) struct Serve<'a> {
     pub(crate) listen: SocketAddr,
-    /// What is measured, each by an instrument of its own.
+    /// The experiments, each with an instrument of its own.
     pub(crate) experiments: &'a [Experiment],
     /// Functions that have a series of their own at most.
     pub(crate) functions: usize,
     pub(crate) quiet: bool,
 }
 
-/// What is measured, and what was made of it.
+/// Sums of the measurements, and their text.
 #[derive(Debug)]
 struct Served {
     sums: Sums,
@@ -53,13 +53,13 @@ struct Served {
     families: String,
 }
 
-/// What a thread that measures says.
-enum Told {
+/// Events of a thread that measures.
+enum ThreadEvent {
     Attached,
     Ended,
 }
 
-/// Measure and serve until a signal, or until what is measured is gone.
+/// Measure and serve until a signal, or until the measured object is gone.
 ///
 /// # Errors
 /// It can't be measured here, or the address can't be listened at.
@@ -74,26 +74,26 @@ pub(crate) fn serve(asked: &Serve<'_>) -> anyhow::Result<ExitCode> {
         families: String::new(),
     });
     thread::scope(|scope| {
-        let (sender, told) = channel();
+        let (sender, events) = channel();
         let measuring: Vec<_> = (plans.iter().zip(asked.experiments))
             .map(|(plan, experiment)| {
                 let (sender, cancel, served) = (sender.clone(), &cancel, &served);
                 scope.spawn(move || {
                     let ended = measure(plan, experiment, (cancel, asked.quiet), served, &sender);
                     // Who reads it may be gone.
-                    let _ = sender.send(Told::Ended);
+                    let _ = sender.send(ThreadEvent::Ended);
                     ended
                 })
             })
             .collect();
         let mut result = Ok(());
-        if all_attached(&told, plans.len()) {
+        if all_attached(&events, plans.len()) {
             if !asked.quiet {
                 eprintln!("plumb: serving http://{address}/metrics until Ctrl-C");
             }
             let ended = AtomicBool::new(false);
             let go_on = || {
-                if told.try_recv().is_ok() {
+                if events.try_recv().is_ok() {
                     ended.store(true, Ordering::Relaxed);
                 }
                 !cancel.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed)
@@ -115,8 +115,8 @@ pub(crate) fn serve(asked: &Serve<'_>) -> anyhow::Result<ExitCode> {
 }
 
 /// Wait until all that measure do; false if one of them has ended instead.
-fn all_attached(told: &Receiver<Told>, all: usize) -> bool {
-    (0..all).all(|_| matches!(told.recv(), Ok(Told::Attached)))
+fn all_attached(events: &Receiver<ThreadEvent>, all: usize) -> bool {
+    (0..all).all(|_| matches!(events.recv(), Ok(ThreadEvent::Attached)))
 }
 
 fn cannot_listen(address: SocketAddr, error: &io::Error) -> anyhow::Error {
@@ -135,7 +135,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> anyhow::Error {
     anyhow::Error::msg(format!("can't listen at {address}: {why}"))
 }
 
-/// The plan of an experiment: windows, of which only the latest is kept.
+/// The plan of an experiment: windows; only the latest is kept.
 fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
     experiment.check().map_err(|(_, why)| crate::exit::Usage(why))?;
     let asked = instruments::chosen(experiment)?;
@@ -148,7 +148,7 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
     }
     let show = ShowArgs::of_no_functions(false, false, FormatArgs::default());
     let page = PageArgs { html: None, open: false };
-    let how = How::new(Shown::Report(&show, &[]), &page, RunOptions::plain());
+    let how = How::new(PrintWhat::Report(&show, &[]), &page, RunOptions::plain());
     let mut source = lower::source(experiment, &how)?;
     if let Source::Work(work) = &mut source {
         work.rolling = true;
@@ -156,13 +156,13 @@ fn plan(experiment: &Experiment) -> anyhow::Result<LivePlan> {
     Ok(LivePlan { specs: instruments::specs(experiment, &asked)?, source })
 }
 
-/// Measure, and add each window to what is served.
+/// Measure, and add each window to the metrics.
 fn measure(
     plan: &LivePlan,
     experiment: &Experiment,
     (cancel, quiet): (&Arc<AtomicBool>, bool),
     served: &Mutex<Served>,
-    told: &Sender<Told>,
+    events: &Sender<ThreadEvent>,
 ) -> Result<(), EngineError> {
     let rules = LayerRules::built_in();
     let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
@@ -190,7 +190,7 @@ fn measure(
                 );
             }
             // Who reads it may be gone.
-            let _ = told.send(Told::Attached);
+            let _ = events.send(ThreadEvent::Attached);
         }
         LiveEvent::Block(recording, ..) => {
             let mut served = served.lock().unwrap_or_else(PoisonError::into_inner);
@@ -204,7 +204,7 @@ fn measure(
     live::run_live(plan, &options, &mut recording, &mut save, &mut tell).map(drop)
 }
 
-/// What is at a path.
+/// The response for a path.
 fn respond(path: &str, tally: &Tally, served: &Mutex<Served>) -> Option<Response> {
     match path {
         "/metrics" => {
@@ -220,11 +220,11 @@ fn respond(path: &str, tally: &Tally, served: &Mutex<Served>) -> Option<Response
     }
 }
 
-/// The page that says where the metrics are.
+/// The page that links to the metrics.
 const PAGE: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>plumb</title></head>\n\
     <body><h1>plumb</h1><p><a href=\"/metrics\">Metrics</a>, in the OpenMetrics format.</p></body></html>\n";
 
-/// What serving itself costs, and whom.
+/// Metrics of the server itself.
 fn own(tally: &Tally, text: &mut Text) {
     let answered = tally.answered.iter();
     text.family(

@@ -59,9 +59,8 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
     let of_work = [events::INSTRUMENT, spans::INSTRUMENT, CALLS].contains(&instrument);
     for (key, given) in [("pid", asked.pid.is_some()), ("cgroup", asked.cgroup.is_some())] {
         if given && of_work && experiment.lab == Lab::Vm {
-            let why = format!(
-                "--{key} ({key}) is of this machine, of which guests know nothing: use --lab host"
-            );
+            let why =
+                format!("--{key} ({key}) applies to this machine, not to guests: use --lab host");
             return Err(WrongKey::usage(of_filter(key), why).into());
         }
     }
@@ -143,7 +142,7 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
                 children: experiment.runs_command(),
                 own: workload.kind.sends(),
                 program: program_with(experiment, trace.place().1),
-                ..CallsSpec::of(trace)
+                ..trace.spec()
             }),
             _ => None,
         },
@@ -174,7 +173,7 @@ fn program_with(experiment: &Experiment, function: &str) -> Option<String> {
 }
 
 fn of_filter(name: &'static str) -> Key {
-    Key::of("filter", name)
+    Key::new("filter", name)
 }
 
 /// The index of a device, which each namespace numbers by itself.
@@ -203,7 +202,7 @@ fn namespace(name: &str) -> anyhow::Result<Namespace> {
     Ok(Namespace::find(name).map_err(failed)?)
 }
 
-/// The directory of a cgroup of version 2, and its ID, which is the inode of that.
+/// The directory of a cgroup of version 2, and its ID, which is the directory's inode.
 pub(super) fn cgroup(path: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let failed = |why: String| {
         let why = format!(
@@ -240,7 +239,7 @@ fn is_version_2(path: &Path) -> bool {
     !failed && found.f_type as i64 == libc::CGROUP2_SUPER_MAGIC
 }
 
-/// Where cgroups of version 2 are: elsewhere if those of version 1 are there too.
+/// Where cgroups of version 2 are mounted: elsewhere if version 1 is there too.
 fn cgroups() -> PathBuf {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());

@@ -1,21 +1,21 @@
 //! The error of a run without packets.
 
 use netplumb_engine::EngineError;
+use netplumb_model::calls::OfCalls;
 use netplumb_model::experiment::{Experiment, Kind};
 use netplumb_model::layers::APPLICATION;
 use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Function, Recording, env};
 use netplumb_model::spans;
 use netplumb_model::text::counted;
-use netplumb_model::trace::OfCalls;
 use netplumb_report::printable;
 
 use crate::args::live::{EVENTS, SPANS};
 
-/// What to do on this machine about what did not happen.
+/// What to do on this machine if events did not happen.
 const CAUSE_IT: &str = "measure longer with --duration 60s, or cause it meanwhile";
 
-/// Why it did not happen where there is nothing but what was run.
+/// Why there was no event where only the command ran.
 const CAUSES_NONE: &str = "what was run does not cause it";
 
 /// The message that no packet was seen, and what to do about it.
@@ -67,7 +67,7 @@ pub(super) fn nothing_seen(experiment: &Experiment, recording: &Recording) -> St
     format!("{what}; {take}")
 }
 
-/// The message that no first event has reached the last one, with what was seen.
+/// The message that no first event has reached the last one, with the counts of both.
 fn no_pair(recording: &Recording) -> String {
     let events = recording.environment.get("spans.events");
     let events: Vec<&str> = events.map_or_else(Vec::new, |names| names.split(" → ").collect());
@@ -124,7 +124,7 @@ pub(super) fn never_called(recording: &Recording) -> anyhow::Result<Option<Strin
     };
     let (file, function) = trace.place();
     let name = printable(function, 200);
-    // Of both, the kernel's is meant.
+    // If both have the function, the kernel's is meant.
     if let (None, Some(module)) = (file, of_program(recording, function)) {
         let module = printable(module, 200);
         return Ok(Some(format!(
@@ -150,11 +150,11 @@ fn of_program<'r>(recording: &'r Recording, name: &str) -> Option<&'r str> {
     };
     let modules = recording.functions.iter().filter(is);
     let mut modules = modules.filter_map(|function| function.module.as_deref());
-    // What has no file, and stands for threads, can't be asked for.
+    // Modules that stand for threads have no file, and can't be selected.
     modules.find(|module| !module.starts_with(['(', '[']))
 }
 
-/// Whether it is of this machine, where there is work that was not begun to be measured.
+/// Whether the recording is of this machine, with work that was not started by the run.
 fn is_of_host(recording: &Recording) -> bool {
     recording.environment.get(env::LAB).is_some_and(|lab| lab == "host")
 }

@@ -1,4 +1,4 @@
-//! Tests of the server with clients that behave, and with those that don't.
+//! Tests of the server with well-behaved clients, and others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ struct Running {
     thread: Option<JoinHandle<Tally>>,
 }
 
-/// Serves a text of so many bytes.
+/// Serves a text of `bytes` bytes.
 fn running(bytes: usize) -> Running {
     let mut server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = server.address().unwrap();
@@ -40,7 +40,7 @@ impl Running {
         stream
     }
 
-    /// What is answered to these bytes.
+    /// The answer to these bytes.
     fn ask(&self, request: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
@@ -138,8 +138,8 @@ fn slow_clients() {
     server.end();
 }
 
-/// Check that more clients than there are places for, which all say nothing, keep nobody from being
-/// served at once, and that one that does not read its response holds up nobody.
+/// Check that more silent clients than there are places for keep nobody from being served at once,
+/// and that a client that does not read its response holds up nobody.
 #[test]
 fn many_clients() {
     let server = running(4 << 20);

@@ -68,8 +68,8 @@ pub(crate) fn below_both<'r>(
     Ok(recordings.map(|recording| Cow::Owned(recording.below(name))))
 }
 
-/// The parts of recordings of the threads that were asked for, or all of them. Threads that only one of
-/// them has cost nothing in the other.
+/// The parts of recordings of the threads that were asked for, or all of them. Threads that are in only one of them
+/// cost nothing in the other.
 fn of_threads<'r, const N: usize>(
     args: &BelowArgs,
     recordings: [&'r Recording; N],
@@ -82,7 +82,7 @@ fn of_threads<'r, const N: usize>(
     };
     if recordings.iter().any(|recording| recording.samples.is_empty()) {
         return Err(Usage(format!(
-            "{files}: --{what} needs samples with their threads: those of `plumb profile` and `plumb import`"
+            "{files}: --{what} needs samples with threads, which `plumb profile` and `plumb import` record"
         ))
         .into());
     }
@@ -118,7 +118,7 @@ fn check(recording: &Recording) -> anyhow::Result<()> {
         )
         .into()),
         Shape::Hosts => Err(Usage(
-            "--below can't be used with two hosts, of which no functions were measured".into(),
+            "--below can't be used with a recording of two hosts, which has no functions".into(),
         )
         .into()),
         Shape::Costs | Shape::Times => Ok(()),
@@ -131,6 +131,9 @@ fn has(recording: &Recording, chain: &str) -> bool {
 }
 
 fn none(files: &str, chain: &str) -> anyhow::Error {
-    Usage(format!("{files}: no call of {} in the recording", printable(&chain::told(chain), 200)))
-        .into()
+    Usage(format!(
+        "{files}: no call of {} in the recording",
+        printable(&chain::chain_text(chain), 200)
+    ))
+    .into()
 }

@@ -1,4 +1,4 @@
-//! What a recording says of the claims of its experiment, for `--fail-if-claim-fails`.
+//! A recording's verdicts on the claims of its experiment, for `--fail-if-claim-fails`.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -14,9 +14,9 @@ use super::costs::shown_classes;
 use crate::exit::WORSE;
 
 /// A part of a recording, with its name.
-type Part<'a> = (&'a str, Cow<'a, Recording>);
+type NamedPart<'a> = (&'a str, Cow<'a, Recording>);
 
-/// What each part of a recording says of the claims that are shown with it.
+/// Each part's verdicts on the claims that are shown with it.
 fn judged(recording: &Recording) -> anyhow::Result<Vec<Judged>> {
     let Some(experiment) = Experiment::of_recording(recording)? else {
         return Ok(Vec::new());
@@ -36,7 +36,7 @@ fn of_part(experiment: &Experiment, part: &Recording) -> anyhow::Result<Vec<Judg
     })
 }
 
-fn of_parts(by_part: &[Experiment], parts: &[Part<'_>]) -> anyhow::Result<Vec<Judged>> {
+fn of_parts(by_part: &[Experiment], parts: &[NamedPart<'_>]) -> anyhow::Result<Vec<Judged>> {
     let mut all = Vec::new();
     for (asked, (_, part)) in by_part.iter().zip(parts) {
         all.extend(of_part(asked, part)?);
@@ -51,7 +51,7 @@ fn of_parts(by_part: &[Experiment], parts: &[Part<'_>]) -> anyhow::Result<Vec<Ju
 pub(super) fn concluded(
     experiment: &Experiment,
     by_part: &[Experiment],
-    parts: &[Part<'_>],
+    parts: &[NamedPart<'_>],
 ) -> anyhow::Result<Option<String>> {
     let has_one = |of: &Experiment| of.conclusion.as_ref().is_some_and(|text| !text.is_empty());
     let is_of_one = by_part.iter().any(has_one);
@@ -61,7 +61,7 @@ pub(super) fn concluded(
     Ok(conclusion(experiment, &of_parts(by_part, parts)?))
 }
 
-/// Name the claims that do not hold, and those of which the data don't say it.
+/// Name the claims that do not hold, and the ones that the data can't decide.
 ///
 /// # Errors
 /// The recording has no claims that can be judged.
@@ -69,7 +69,7 @@ pub(crate) fn check(recording: &Recording) -> anyhow::Result<ExitCode> {
     let all = judged(recording)?;
     let mut code = ExitCode::SUCCESS;
     for claim in &all {
-        let told = match claim.verdict {
+        let verdict = match claim.verdict {
             Answer::Holds | Answer::Answered => continue,
             Answer::DoesNotHold => {
                 code = ExitCode::from(WORSE);
@@ -79,7 +79,7 @@ pub(crate) fn check(recording: &Recording) -> anyhow::Result<ExitCode> {
             Answer::NotMeasured => "no failure: there are no data for a claim",
         };
         eprintln!(
-            "plumb: {told}: {} ({})",
+            "plumb: {verdict}: {} ({})",
             printable(&claim.says, 200),
             printable(&claim.because, 400)
         );

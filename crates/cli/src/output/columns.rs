@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use netplumb_report::printable_lines;
 
-/// Columns as wide as their contents; those of `right`, from 0, are right-aligned.
+/// Columns as wide as their contents; the columns in `right`, from 0, are right-aligned.
 pub(crate) fn write_columns(
     rows: &[Vec<String>],
     right: &[usize],

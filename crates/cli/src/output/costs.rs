@@ -8,14 +8,14 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::beside::LineTimes;
-use netplumb_report::together::Together;
+use netplumb_report::together::CrossQuantity;
 use netplumb_report::view::View;
 use netplumb_report::{
     asm, claims, conclusions, diff, disks, figures, footer, functions, json, lines, printable,
     scan, seeds, summary, terminal, trace, tree, trust,
 };
 
-use super::formats::{self, Shown};
+use super::formats::{self, ShownRecording};
 use super::named::{around, named};
 use super::print::{columns, print};
 use crate::args::show::ShowArgs;
@@ -25,14 +25,14 @@ use crate::exit::Usage;
 pub(super) const NO_THREADS: &str = "--threads: no single samples in the recording; `plumb profile` and `plumb \
                                      import` keep them";
 
-/// Print a recording of costs, with what all quantities say together.
+/// Print a recording of costs, with what all quantities show together.
 ///
 /// # Errors
 /// It lacks a requested arm, class or function.
 pub(super) fn show(
     recording: &Recording,
     experiment: Option<&Experiment>,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
@@ -40,7 +40,7 @@ pub(super) fn show(
     let columns = columns();
     let view = View { layer: args.layer.clone(), top: args.top, tree: args.tree, columns };
     let formats = &args.formats;
-    let of = Shown { recording, views: &views, experiment, times: &[], together };
+    let of = ShownRecording { recording, views: &views, experiment, times: &[], together };
     if formats::write(formats, &of, &view)? {
         return Ok(ExitCode::SUCCESS);
     }
@@ -86,7 +86,7 @@ fn of_lines(
     };
     let times = times.as_ref();
     if args.json {
-        let asked = lines::json::Asked { asm: args.asm, source: args.source, times };
+        let asked = lines::json::LinesRequest { asm: args.asm, source: args.source, times };
         return Ok(lines::json::render(views, &named(recording, name)?, asked));
     }
     around(recording, views, name, |class, function| {
@@ -102,13 +102,13 @@ fn of_lines(
 /// The time of a function's lines, in another recording.
 ///
 /// # Errors
-/// It is no recording of time, or has none of that function.
+/// It is not a recording of time, or has none of that function.
 fn times_beside(file: &Path, name: &str) -> anyhow::Result<LineTimes> {
     let recording = netplumb_store::read(file)?;
-    let times = LineTimes::of(&recording, name);
+    let times = LineTimes::from_recording(&recording, name);
     times.ok_or_else(|| {
         Usage(format!(
-            "--beside {}: it has no time of lines of `{}`; `plumb profile` records that of programs \
+            "--beside {}: it has no time of lines of `{}`; `plumb profile` records it for programs \
              with debug information (-g)",
             printable(&file.display().to_string(), 80),
             printable(name, 80)
@@ -117,8 +117,8 @@ fn times_beside(file: &Path, name: &str) -> anyhow::Result<LineTimes> {
     })
 }
 
-/// Whether a recording's traced calls are what is asked for: it has costs of functions, too, and an
-/// experiment may make claims about both.
+/// Whether to show a recording's traced calls: it has costs of functions, too, and an experiment
+/// may make claims about both.
 fn calls_are_shown(
     recording: &Recording,
     experiment: Option<&Experiment>,
@@ -153,8 +153,8 @@ fn traced(
         .into());
     }
     let shown = match args.call[..] {
-        [] => trace::Shown::Typical,
-        _ => trace::Shown::Calls(args.call.clone()),
+        [] => trace::ShownCalls::Typical,
+        _ => trace::ShownCalls::Calls(args.call.clone()),
     };
     let columns = columns();
     let mut out = trace::render(recording, experiment, &args.arm, &shown, columns);
@@ -170,7 +170,7 @@ fn traced(
 /// There are none with threads.
 fn by_thread(
     recording: &Recording,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
     args: &ShowArgs,
 ) -> anyhow::Result<String> {
     let threads = together.threads(recording).ok_or_else(|| {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
-use netplumb_report::together::Together;
+use netplumb_report::together::CrossQuantity;
 use netplumb_report::{events, openmetrics};
 
 use super::print::{columns, print};
@@ -16,11 +16,11 @@ use crate::files::Out;
 /// Print a recording of counts.
 ///
 /// # Errors
-/// It has nothing of what was asked for.
+/// It has nothing of the requested kind.
 pub(super) fn show(
     recording: &Recording,
     experiment: Option<&Experiment>,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
     args: &ShowArgs,
 ) -> anyhow::Result<ExitCode> {
     args.check_without_functions(
@@ -29,12 +29,12 @@ pub(super) fn show(
     match args.formats.chosen() {
         Some((Format::Markdown, out)) => {
             let text = events::markdown(recording, experiment, &together.exact);
-            Out::of(out)?.write(text.as_bytes())?;
+            Out::from_path(out)?.write(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         Some((Format::OpenMetrics, out)) => {
             let text = openmetrics::render(recording, &[], &[]);
-            Out::of(out)?.write(text.as_bytes())?;
+            Out::from_path(out)?.write(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(_) => {

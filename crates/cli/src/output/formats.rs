@@ -7,7 +7,7 @@ use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::ClassView;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::{self, TimedClass};
-use netplumb_report::together::Together;
+use netplumb_report::together::CrossQuantity;
 use netplumb_report::view::View;
 use netplumb_report::{callgrind, folded, markdown, openmetrics, pprof, speedscope, svg, trace};
 
@@ -23,7 +23,7 @@ pub(super) fn check(args: &FormatArgs) -> anyhow::Result<()> {
     let Some((format, out)) = args.chosen() else {
         return Ok(());
     };
-    let out = Out::of(out)?;
+    let out = Out::from_path(out)?;
     if out.is_stdout() && format == Format::Pprof && io::stdout().is_terminal() {
         return Err(Usage(
             "--pprof: a profile is binary, and standard output is a terminal: give a file, as in \
@@ -35,29 +35,33 @@ pub(super) fn check(args: &FormatArgs) -> anyhow::Result<()> {
     out.try_out()
 }
 
-/// What is written.
-pub(super) struct Shown<'a> {
+/// The recording to write, and its views.
+pub(super) struct ShownRecording<'a> {
     /// The recording; one of times as costs.
     pub(super) recording: &'a Recording,
-    /// Its classes that were asked for.
+    /// The requested classes of the recording.
     pub(super) views: &'a [ClassView<'a>],
-    /// Its experiment, if it has one.
+    /// The recording's experiment, if it has one.
     pub(super) experiment: Option<&'a Experiment>,
     /// The classes of a recording of times.
     pub(super) times: &'a [TimedClass<'a>],
-    /// What all quantities say together.
-    pub(super) together: &'a Together<'a>,
+    /// What all quantities show together.
+    pub(super) together: &'a CrossQuantity<'a>,
 }
 
 /// Write the requested format; false if there is none.
 ///
 /// # Errors
 /// It can't be written.
-pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::Result<bool> {
+pub(super) fn write(
+    args: &FormatArgs,
+    of: &ShownRecording<'_>,
+    view: &View,
+) -> anyhow::Result<bool> {
     let Some((format, out)) = args.chosen() else {
         return Ok(false);
     };
-    let Shown { recording, views, experiment, times, together } = *of;
+    let ShownRecording { recording, views, experiment, times, together } = *of;
     can_be(format, recording, views)?;
     let layer = view.layer.as_deref();
     let bytes = match format {
@@ -82,7 +86,7 @@ pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::R
         Format::OpenMetrics => openmetrics::render(recording, views, times).into_bytes(),
         Format::Perfetto => trace::perfetto::render(recording).into_bytes(),
     };
-    Out::of(out)?.write(&bytes)?;
+    Out::from_path(out)?.write(&bytes)?;
     Ok(true)
 }
 /// Check that the recording has what a format needs.

@@ -15,25 +15,25 @@ use crate::files::Out;
 /// Print a recording of two hosts.
 ///
 /// # Errors
-/// It has nothing of what was asked for.
+/// It has nothing of the requested kind.
 pub(super) fn show(
     recording: &Recording,
     experiment: Option<&Experiment>,
     args: &ShowArgs,
 ) -> anyhow::Result<ExitCode> {
-    args.check_without_functions("two hosts, of which no functions were measured")?;
+    args.check_without_functions("a recording of two hosts, which has no functions")?;
     match args.formats.chosen() {
         Some((Format::Markdown, out)) => {
-            Out::of(out)?.write(hosts::markdown(recording, experiment).as_bytes())?;
+            Out::from_path(out)?.write(hosts::markdown(recording, experiment).as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         Some((Format::OpenMetrics, out)) => {
             let text = openmetrics::render(recording, &[], &[]);
-            Out::of(out)?.write(text.as_bytes())?;
+            Out::from_path(out)?.write(text.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(_) => {
-            let why = "two hosts have no profile but that of functions: measure with --exact, and use --clock exact";
+            let why = "a recording of two hosts is a profile only with functions: measure with --exact, and use --clock exact";
             return Err(Usage(why.into()).into());
         }
         None => {}

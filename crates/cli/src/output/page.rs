@@ -11,7 +11,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::page::Page;
 use netplumb_report::shape::{Shape, shape};
-use netplumb_report::together::Together;
+use netplumb_report::together::CrossQuantity;
 use netplumb_report::{claims, events, hosts, html, printable, rates, times};
 use tempfile::Builder;
 
@@ -44,7 +44,7 @@ pub(crate) fn check(args: &PageArgs) -> anyhow::Result<()> {
 
 /// The target of the page, which has to be a file for --open.
 fn target(args: &PageArgs, out: &Path) -> anyhow::Result<Out> {
-    let target = Out::of(out)?;
+    let target = Out::from_path(out)?;
     if args.open && !target.is_file() {
         return Err(Usage(format!(
             "--open: {} is not a file that a browser can open",
@@ -72,14 +72,14 @@ pub(crate) fn write(
     let experiment = Experiment::of_recording(recording)?;
     let experiment = experiment.map(|e| claims::asked(&e, directions, arms));
     let asked = experiment.as_ref();
-    let together = Together::of(recording, asked, directions, arms);
-    let chosen = part::of(recording, clock)?;
+    let together = CrossQuantity::from_recording(recording, asked, directions, arms);
+    let chosen = part::of_clock(recording, clock)?;
     let recording = &*chosen;
     if shape(recording) == Shape::Rates {
         let page = rates::page::of_recording(recording, asked);
         return put(args, &html::render(&page));
     }
-    // A view for each instrument or quantity, and for what claims compare by the first one.
+    // A view for each instrument or quantity, and for claims by the first one.
     let mut views = Vec::new();
     let parts: Vec<_> =
         (recording.parts().into_iter()).map(|name| (name, recording.part(name))).collect();
@@ -108,11 +108,11 @@ pub(crate) fn write(
     }
 }
 
-/// The page of what one instrument or quantity says, with what all say together.
+/// The page of one instrument or quantity, with what all show together.
 fn of_part(
     part: &Recording,
     experiment: Option<&Experiment>,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
     directions: &[Direction],
     arms: &[String],
 ) -> anyhow::Result<Page> {

@@ -11,7 +11,7 @@ use crate::exit::Usage;
 ///
 /// # Errors
 /// The recording has nothing of it.
-pub(crate) fn of<'r>(
+pub(crate) fn of_clock<'r>(
     recording: &'r Recording,
     clock: Option<&str>,
 ) -> anyhow::Result<Cow<'r, Recording>> {

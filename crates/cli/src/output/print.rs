@@ -10,7 +10,7 @@ use anyhow::Context;
 /// # Errors
 /// It can't be written.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
-    // A closed pipe (`| head`) is no error.
+    // A closed pipe (`| head`) is not an error.
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(e).context("can't write to standard output")

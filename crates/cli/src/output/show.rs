@@ -9,7 +9,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::nothing;
-use netplumb_report::together::Together;
+use netplumb_report::together::CrossQuantity;
 use netplumb_report::{claims, conclusions, sampled, shares};
 
 use super::costs::NO_THREADS;
@@ -40,8 +40,9 @@ pub(crate) fn show(
     let experiment = Experiment::of_recording(recording)?;
     let experiment = experiment.map(|e| claims::asked(&e, directions, &args.arm));
     let asked = experiment.as_ref();
-    let together = Together::of(recording, experiment.as_ref(), directions, &args.arm);
-    let chosen = part::of(recording, clock)?;
+    let together =
+        CrossQuantity::from_recording(recording, experiment.as_ref(), directions, &args.arm);
+    let chosen = part::of_clock(recording, clock)?;
     let recording = &*chosen;
     if shape(recording) == Shape::Rates {
         args.check_for_bench()?;
@@ -60,7 +61,7 @@ pub(crate) fn show(
         return match recording.instruments()[..] {
             // Its first quantity; the others by --clock.
             [_] => part_of(&recording.part(first), asked, &together, args, directions),
-            // What two hosts are measured for; functions beside that by --clock as well.
+            // What two hosts are measured for; functions in addition with --clock.
             [wire::INSTRUMENT, _] => {
                 let part = recording.part(wire::INSTRUMENT);
                 part_of(&part, asked, &together, args, directions)
@@ -89,18 +90,18 @@ pub(crate) fn show(
 }
 
 /// Print the shares that an experiment asks for.
-fn print_shares(together: &Together<'_>) -> anyhow::Result<()> {
+fn print_shares(together: &CrossQuantity<'_>) -> anyhow::Result<()> {
     if let Some(text) = shares::render(&together.shares, columns()) {
         print(&format!("\n{text}"))?;
     }
     Ok(())
 }
 
-/// Print the part of one instrument, with what all quantities say together.
+/// Print the part of one instrument, with what all quantities show together.
 fn part_of(
     recording: &Recording,
     experiment: Option<&Experiment>,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {

@@ -8,11 +8,11 @@ use netplumb_model::recording::Recording;
 use netplumb_report::diff;
 use netplumb_report::figures::sweeps;
 use netplumb_report::times::{TimedClass, as_costs, classes, csv, json, terminal};
-use netplumb_report::together::Together;
+use netplumb_report::together::CrossQuantity;
 use netplumb_report::view::View;
 use netplumb_report::{analysis, claims, conclusions, printable, tree};
 
-use super::formats::{self, Shown};
+use super::formats::{self, ShownRecording};
 use super::named::around;
 use super::print::{columns, print};
 use crate::args::show::ShowArgs;
@@ -42,12 +42,12 @@ pub(super) fn show(
         views.iter().any(is)
     });
     let formats = &args.formats;
-    let of = Shown {
+    let of = ShownRecording {
         recording: &costs,
         views: &stacks,
         experiment,
         times: &views,
-        together: &Together::default(),
+        together: &CrossQuantity::default(),
     };
     if formats::write(formats, &of, &view)? {
         return Ok(ExitCode::SUCCESS);

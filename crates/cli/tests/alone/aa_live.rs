@@ -33,14 +33,14 @@ fn has(place: &Place, clock: &str) -> bool {
     true
 }
 
-/// What `plumb diff` says of the two arms of a recording.
+/// `plumb diff` of the two arms of a recording.
 fn diff(place: &Place, recording: &str) -> Value {
     let diff = place.run(&format!("diff {recording} --json"));
     diff.code(0);
     serde_json::from_str(&diff.stdout).unwrap()
 }
 
-/// What differs, by class and name.
+/// Differences, by class and name.
 fn differs(diff: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for class in diff["times"].as_array().unwrap() {
@@ -59,7 +59,7 @@ fn differs(diff: &Value) -> Vec<String> {
     all
 }
 
-/// Check that of the same against the same nothing differs, but in one try of twenty.
+/// Check that the same against the same shows no difference, except in one try of twenty.
 #[test]
 fn as_root_the_same_against_the_same() {
     same_against_same("stages", "--duration 1s --blocks 8");
@@ -77,7 +77,7 @@ fn same_against_same(clock: &str, how: &str) {
     if !has(&place, clock) {
         return;
     }
-    let (mut alike, mut told) = (0, String::new());
+    let (mut alike, mut report) = (0, String::new());
     let tries = netplumb_testkit::tries(TRIES);
     for n in 0..tries {
         let words = "path --lab netns --size 10,11 --clock";
@@ -87,13 +87,13 @@ fn same_against_same(clock: &str, how: &str) {
         let differs = differs(&diff);
         alike += usize::from(differs.is_empty());
         if !differs.is_empty() {
-            told += &format!("try {n}: {}\n", differs.join("; "));
+            report += &format!("try {n}: {}\n", differs.join("; "));
         }
     }
-    tell(&format!("{alike} of {tries} tries saw no difference\n{told}"));
-    // One in twenty is what is promised: of few tries one may be among these.
+    tell(&format!("{alike} of {tries} tries saw no difference\n{report}"));
+    // One in twenty is the promise: of few tries one may be among them.
     let may_differ = (tries / 20).max(1);
-    assert!(alike + may_differ >= tries, "{alike} of {tries}\n{told}");
+    assert!(alike + may_differ >= tries, "{alike} of {tries}\n{report}");
 }
 
 /// Check that different workloads are distinguished: 60,000 bytes that are copied in and out
@@ -113,10 +113,10 @@ fn as_root_more_bytes_are_slower() {
             let found = |one: &String| one.starts_with(part) && one.ends_with(" slower");
             differs.iter().any(found)
         };
-        let told = format!("{differs:?}");
+        let message = format!("{differs:?}");
         match slower("udp tx system call") && slower("udp rx read") {
-            true => Ok(told),
-            false => Err(told),
+            true => Ok(message),
+            false => Err(message),
         }
     });
 }

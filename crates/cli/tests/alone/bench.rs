@@ -1,4 +1,4 @@
-//! `plumb bench`: every packet is accounted for, on every path; invalid requests; and what is left
+//! `plumb bench`: every packet is accounted for, on every path; invalid requests; and leftovers
 //! when it is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,8 @@ fn is_root() -> bool {
     root
 }
 
-/// Benches take turns: what one does is the other's noise, and they would send from the
-/// same CPU. None where there can be no bench.
+/// Benches take turns: each would disturb the other, and they would send from the same CPU. None
+/// where benches can't run.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     is_root().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
@@ -62,8 +62,8 @@ fn spread(arm: &Value) {
     assert!(queues.iter().all(|n| n * 20 > all), "{arm:#}");
 }
 
-/// Check that every path that can run here accounts for every packet, and that the others say why
-/// they can't.
+/// Check that every path that can run here accounts for every packet, and that the others report
+/// why they can't.
 #[test]
 fn as_root_every_packet_is_somewhere() {
     let Some(_turn) = turn() else { return };
@@ -82,7 +82,7 @@ fn as_root_every_packet_is_somewhere() {
                 None => closes(one),
             }
         }
-        // The recording says the same.
+        // The recording has the same.
         let file = format!("bench-{bench}.plumb");
         let again = place.run(&format!("report {file} --json"));
         assert_eq!(document["arms"], self::document(again.code(0))["arms"]);
@@ -95,8 +95,8 @@ fn as_root_every_packet_is_somewhere() {
     place.nothing_runs();
 }
 
-/// Check other frames: IPv6, TCP and ICMP, long ones and a mix, many flows, and a rate; on
-/// all CPUs as well.
+/// Check other frames: IPv6, TCP and ICMP, long ones and a mix, many flows, and a rate; also on all
+/// CPUs.
 #[test]
 fn as_root_frames_of_all_kinds() {
     let Some(_turn) = turn() else { return };
@@ -180,9 +180,8 @@ fn as_root_cpu_time_adds_up() {
     crate::common::prints(again.code(0), &["CPU ns/packet", "xdp: 1 valid block", " in, "]);
 }
 
-/// Check that testpmd accounts for every packet by one queue and by two: of veth it takes
-/// one queue by AF_XDP, and two by packet sockets, which have copies of what the kernel would
-/// handle as well.
+/// Check that testpmd accounts for every packet by one queue and by two: on veth it takes one queue
+/// by AF_XDP, and two by packet sockets, which get copies of what the kernel would also handle.
 #[test]
 fn as_root_testpmd_by_queues() {
     let Some(_turn) = turn() else { return };
@@ -206,7 +205,7 @@ fn as_root_testpmd_by_queues() {
     place.nothing_runs();
 }
 
-/// Check that latencies are those of the packets that were handled.
+/// Check that latencies belong to the packets that were handled.
 #[test]
 fn as_root_latency() {
     let Some(_turn) = turn() else { return };
@@ -223,7 +222,7 @@ fn as_root_latency() {
 }
 
 /// Check that a broken lab yields no rate, whatever the generator counts: every block is invalid
-/// and says why, or the path is reported as impossible.
+/// with a reason, or the path is reported as impossible.
 #[test]
 fn as_root_phantoms() {
     let Some(_turn) = turn() else { return };
@@ -307,7 +306,7 @@ char LICENSE[] __attribute__((section("license"), used)) = "GPL";
     crate::common::prints(ran.code(1), &["`good`: accepted", "`bad`", "ctx->data", "two.c:"]);
 }
 
-/// What `plumb diff` says of the arms of a recording, by name.
+/// The verdicts of `plumb diff` on the arms of a recording, by name.
 fn verdicts(place: &Place, recording: &str) -> BTreeMap<String, (String, f64)> {
     let ran = place.run(&format!("diff {recording} --json"));
     let rates = document(ran.code(0))["rates"].clone();
@@ -320,12 +319,12 @@ fn verdicts(place: &Place, recording: &str) -> BTreeMap<String, (String, f64)> {
     rows.collect()
 }
 
-/// Check that of the same against the same nothing differs, but in one try of twenty.
+/// Check that the same against the same shows no difference, except in one try of twenty.
 #[test]
 fn as_root_the_same_against_the_same() {
     let Some(_turn) = turn() else { return };
     let place = Place::new();
-    let (mut alike, mut told) = (0, String::new());
+    let (mut alike, mut report) = (0, String::new());
     let tries = netplumb_testkit::tries(4);
     for _ in 0..tries {
         let words = "drop --path xdp,nft-raw --twice --blocks 6 --time 40ms --warmup 10ms";
@@ -335,17 +334,17 @@ fn as_root_the_same_against_the_same() {
         assert_eq!(all.len(), 2, "{all:?}");
         all.retain(|_, (verdict, _)| verdict != "no_difference_seen");
         alike += usize::from(all.is_empty());
-        told += &format!("{all:?}\n");
+        report += &format!("{all:?}\n");
     }
     crate::common::tell(&format!("{alike} of {tries} tries saw no difference"));
-    // One in twenty is what is promised: of few tries one may be among these.
+    // One in twenty is the promise: of few tries one may be among them.
     let may_differ = (tries / 20).max(1);
-    assert!(alike + may_differ >= tries, "{alike} of {tries}\n{told}");
+    assert!(alike + may_differ >= tries, "{alike} of {tries}\n{report}");
 }
 
-/// Check that lookups planted in the path are detected, and that a quarter of them costs a quarter.
-/// They take several times as long as the path without them, so that a busy machine shows them as well;
-/// what a single one costs, only a quiet machine can show (benches/rates.rs).
+/// Check that lookups planted in the path are detected, and that a quarter of them costs a quarter. They take several
+/// times as long as the path without them, so that even a busy machine shows them; what a single one costs, only a
+/// quiet machine can show (benches/rates.rs).
 #[test]
 fn as_root_planted_lookups() {
     let Some(_turn) = turn() else { return };
@@ -362,14 +361,14 @@ fn as_root_planted_lookups() {
         };
         let ((few_seen, few_ns), (many_seen, many_ns)) = (of(16), of(64));
         let ratio = 4.0 * few_ns / many_ns;
-        let told = format!(
+        let message = format!(
             "a lookup: {:.1} ns by 16 (found: {few_seen}), {:.1} by 64 (found: {many_seen})",
             few_ns / 16.0,
             many_ns / 64.0
         );
         match few_seen && many_seen && (0.5..2.0).contains(&ratio) {
-            true => Ok(told),
-            false => Err(told),
+            true => Ok(message),
+            false => Err(message),
         }
     });
 }
@@ -447,7 +446,7 @@ than = "nft-conntrack"
     }
     let Some(_turn) = turn() else { return };
     let ran = place.run("run small.toml --quiet");
-    // Whether it holds is for a calm machine to say.
+    // Whether it holds, only a calm machine can show.
     let words = ["figure 1: Drops", "XDP elsewhere", "24.00 M", "XDP is ahead"];
     crate::common::prints(ran.code(0), &words);
     let again = place.run("report small.plumb");
@@ -475,7 +474,7 @@ fn namespaces() -> BTreeSet<PathBuf> {
 
 /// What the machine has that a bench may change outside of its namespaces.
 fn machine() -> String {
-    let mut told = String::new();
+    let mut output = String::new();
     for command in [
         "ip -details link",
         "ip address",
@@ -487,20 +486,20 @@ fn machine() -> String {
         "ls /sys/fs/bpf",
     ] {
         let words: Vec<_> = command.split(' ').collect();
-        // What is not installed changes nothing.
+        // A program that is not installed changes nothing.
         if let Ok(ran) = Command::new(words[0]).args(&words[1..]).output() {
             let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-            // What counts down or up by itself.
+            // Lines without values that change by themselves.
             let still = |line: &&str| {
                 let moving = ["expires", "valid_lft", "# Generated", "# Completed", "gc_"];
                 let counted = ["_count =", "tcp_mem", "fib_multipath_hash_seed"];
                 !moving.iter().chain(&counted).any(|word| line.contains(word))
             };
             let lines: Vec<&str> = text.lines().filter(still).collect();
-            told += &format!("# {command}\n{}\n", lines.join("\n"));
+            output += &format!("# {command}\n{}\n", lines.join("\n"));
         }
     }
-    told
+    output
 }
 
 /// Check that a run that is killed, whatever it is at, or interrupted, leaves nothing
@@ -528,8 +527,8 @@ fn as_root_killed_and_interrupted() {
         let before = namespaces();
         let running = Running::start(&mut place.plumb(&format!("bench {words} --warmup 20ms")));
         if signal != libc::SIGKILL {
-            // Whoever starts us in the background has it ignored, until the program
-            // asks for it: which it has when there are namespaces.
+            // A process started in the background ignores SIGINT until the program handles it,
+            // which it does once there are namespaces.
             let begun = Instant::now();
             while namespaces().is_subset(&before) {
                 assert!(begun.elapsed() < crate::common::PATIENCE, "nothing is made");

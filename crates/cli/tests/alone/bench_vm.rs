@@ -10,7 +10,7 @@ use crate::common::{Place, has_guests, prints};
 use netplumb_testkit::mostly;
 use serde_json::Value;
 
-/// One after the other: what a guest does is the noise of what is measured here.
+/// One after the other: a guest's work would be noise in these measurements.
 fn turn() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,10 +24,10 @@ impl OtherLoad {
 
     fn begin() -> OtherLoad {
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name(OtherLoad::NAME.into());
         let thread = thread.spawn(move || {
-            while !told.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
         });
@@ -44,8 +44,8 @@ impl Drop for OtherLoad {
     }
 }
 
-/// Check that what was sampled adds up to the CPU time of a packet, with idle time to all
-/// CPUs' wall time, and that what others ran is among it by name.
+/// Check that samples add up to the CPU time of a packet, with idle time to all CPUs' wall time,
+/// and that other programs are among them by name.
 fn adds_up(path: &Value) {
     let of = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{path:#}"));
     let near = |a: f64, b: f64| assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} {b}: {path:#}");
@@ -60,9 +60,8 @@ fn adds_up(path: &Value) {
     near(total + of(&wall["idle"]), of(&wall["cpus"]) * of(&wall["ns"]));
 }
 
-/// Check that samples tell where the time went on this machine: lookups into a map that a
-/// program makes for nothing are what the slower arm has more, and as much more as the rates
-/// say; and that nothing of it is lost.
+/// Check that samples show where the time went on this machine: a program's useless map lookups are
+/// what the slower arm has more, by as much as the rates differ; and that nothing of it is lost.
 #[test]
 fn as_root_samples_are_the_packets_time() {
     if !has_guests() {
@@ -98,12 +97,12 @@ fn as_root_samples_are_the_packets_time() {
         let name = first["name"].as_str().unwrap();
         assert!(name == "xdp_drop" || name.contains("map"), "{first:#}");
         assert!(number(&first["more"]) > number(&first["uncertainty"]), "{first:#}");
-        // Other blocks than those of the rate, on a machine that others use.
+        // Other blocks than the rate's, on a machine that others use.
         let share = (own[1] - own[0]) / (ns[1] - ns[0]);
-        let told = format!("{share:.2} of what the rates say: {own:?} of {ns:?}");
+        let message = format!("{share:.2} of what the rates say: {own:?} of {ns:?}");
         match (0.5..2.0).contains(&share) {
-            true => Ok(told),
-            false => Err(told),
+            true => Ok(message),
+            false => Err(message),
         }
     });
     let again = place.run("report why.plumb");

@@ -1,5 +1,5 @@
-//! `plumb between`: times that are known, budgets that add up, counts beside ftrace's; who causes what
-//! is slow; comparisons; what can't be paired.
+//! `plumb between`: times that are known, budgets that add up, counts beside ftrace's; who causes slow ones;
+//! comparisons; events that can't be paired.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use netplumb_model::span::StageKind;
 use netplumb_model::spans::{APART, BEGUN, ENDED, NO_ROOM, NOT_BEGUN, OPEN, SEEN, UNMATCHED};
 use serde_json::Value;
 
-/// Calls functions in turn, some time apart: `begin`, `middle` except every so many times, `end`.
+/// Calls functions in turn, some time apart: `begin`, `middle` except every nth time, `end`.
 const STEPS: &str = r#"
 #include <stdlib.h>
 #include <time.h>
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Sleeps so often, so long, and prints how long that was on the average, in nanoseconds.
+/// Sleeps a number of times for a duration, and prints the average in nanoseconds.
 const SLEEPS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,14 +148,14 @@ fn sum(recording: &Recording, of: &Declared, label: Option<&str>) -> u64 {
 /// All that began ended, is open, or has a cause for why not.
 fn assert_ledger(recording: &Recording) {
     let open = sum(recording, &OPEN, None);
-    let told = [&ENDED, &UNMATCHED].map(|of| sum(recording, of, None));
+    let counts = [&ENDED, &UNMATCHED].map(|of| sum(recording, of, None));
     assert_eq!(
         sum(recording, &BEGUN, None),
-        told[0] + told[1] + open,
-        "ended, unmatched {told:?}, open {open}"
+        counts[0] + counts[1] + open,
+        "ended, unmatched {counts:?}, open {open}"
     );
     // What ended is in the distribution.
-    assert_eq!(total(recording, "total").0, told[0]);
+    assert_eq!(total(recording, "total").0, counts[0]);
 }
 
 /// How many went through a stage, and their time.
@@ -275,7 +275,7 @@ fn as_root_the_same_event_twice() {
             assert!(slept.count == 19 && slept.total_ns / 19 >= 2_000_000);
         }
     }
-    // A tracepoint of the kernel's own, of which the arguments are read.
+    // A tracepoint of the kernel's own, whose arguments are read.
     let words = ["sched:sched_switch", "sched:sched_switch", "--key", "next"];
     let recording = measured(&place, &[&words[..], &command].concat());
     assert_ledger(&recording);
@@ -283,7 +283,7 @@ fn as_root_the_same_event_twice() {
     assert!(count >= 15 && ns / count >= 1_000_000, "{count} {ns}");
 }
 
-/// Check that a wake-up is that of the task that is woken up: of a command that sleeps, by its name.
+/// Check that a wake-up belongs to the task that is woken up: for a command that sleeps, by its name.
 #[test]
 fn as_root_who_is_woken() {
     if !as_root() {
@@ -327,8 +327,8 @@ impl Drop for Running {
     }
 }
 
-/// Check that a run that ends while its events go on counts all of them until the same moment: of one thread
-/// at most one round is under way then, whether its events are probes or tracepoints that perf attaches.
+/// Check that a run that ends before its events do counts all of them until the same moment: one thread has at most one
+/// round under way then, whether its events are probes or tracepoints that perf attaches.
 #[test]
 fn as_root_ends_at_one_moment() {
     if !as_root() {
@@ -421,7 +421,7 @@ fn request(line: &str, event: &str) -> Option<(String, String)> {
     Some((device.into(), sector.into()))
 }
 
-/// A file of so many MiB, and a command that reads it from its disk, a piece at a time.
+/// A file of `mib` MiB, and a command that reads it from its disk, a piece at a time.
 fn read_from_disk(file: &Path, mib: u32) -> Vec<String> {
     let bytes = vec![0x5a_u8; (mib as usize) << 20];
     fs::write(file, bytes).unwrap();
@@ -430,8 +430,8 @@ fn read_from_disk(file: &Path, mib: u32) -> Vec<String> {
     ["dd", &input, "of=/dev/null", "bs=64K", "iflag=direct"].map(String::from).to_vec()
 }
 
-/// Check that requests of a disk are those that ftrace has: as many begun by the command, and each of
-/// their completions, most of which come in the idle task.
+/// Check that a disk's requests match ftrace's: as many begun by the command, and all of their completions, mostly in
+/// the idle task.
 #[test]
 fn as_root_requests_as_ftrace_has_them() {
     if !as_root() {
@@ -465,7 +465,7 @@ fn as_root_requests_as_ftrace_has_them() {
     let completed =
         |line: &&String| request(line, "block_rq_complete").is_some_and(|of| issued.contains(&of));
     let completed: Vec<&String> = lines.iter().filter(completed).collect();
-    // All, but those that interrupted a task in which this machine's kernel runs no program (docs/limits.md).
+    // All, except ones that interrupted a task in which this machine's kernel runs no program (docs/limits.md).
     let (ended, all) = (sum(&recording, &ENDED, None), completed.len() as u64);
     assert!(ended <= all && ended + all / 50 >= all, "{ended} of {all}");
     let idle = completed.iter().filter(|line| line.contains("<idle>")).count();
@@ -537,7 +537,7 @@ fn as_root_loop_device() {
     }
     let text = report(&place, &["between.plumb", "--clock", "slow", "--tree"]);
     assert!(text.contains("blkdev"), "{text}");
-    // Where nothing is, that is said, and nothing else.
+    // Where there are none, only this is printed.
     let words = [&events[..], &["--slow", "100s"], &read].concat();
     assert_ledger(&measured(&place, &words));
     let text = report(&place, &["between.plumb", "--clock", "slow"]);
@@ -615,8 +615,8 @@ fn as_root_full_table() {
     assert!(text.contains("no room in the table"), "{text}");
 }
 
-/// Check that two runs of the same are not told apart, in most of a few tries, and that a longer sleep
-/// is.
+/// Check that no difference is found between two runs of the same, in most of a few tries, but between different
+/// sleeps.
 #[test]
 fn as_root_compared() {
     if !as_root() {
@@ -681,7 +681,7 @@ fn as_root_bad_input() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(code), "{words:?}: {said}");
         assert!(said.contains(says), "{words:?}: {said}");
-        // What clap says has a line about --help.
+        // clap's errors have a line about --help.
         assert!(said.trim().lines().count() <= 3, "{said}");
     }
 }

@@ -24,8 +24,8 @@ fn measuring(place: &Place) -> Running {
     running
 }
 
-/// Check a recording that was cut short in its second arm: the first is whole, and
-/// the report says what it is.
+/// Check a recording that was cut short in its second arm: the first is complete, and the report
+/// describes the cut.
 fn check_cut_short(place: &Place) -> Recording {
     let recording = place.recording("run.plumb");
     assert!(!recording.complete);
@@ -94,8 +94,8 @@ fn interrupted_while_booting() {
     assert_eq!(place.temporary_files(), [""; 0]);
 }
 
-/// Check Ctrl-C in the midst of an arm: the blocks that are whole are shown and
-/// kept, also those of that arm. `kill` and a terminal that goes away do the same.
+/// Check Ctrl-C in the midst of an arm: complete blocks are shown and kept, including this arm's.
+/// `kill` and a terminal that goes away do the same.
 #[test]
 fn interrupted_while_measuring() {
     if !crate::common::has_guests() {

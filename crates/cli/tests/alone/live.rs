@@ -1,15 +1,16 @@
-//! `plumb path` in the labs of this machine: invalid requests, what is left when it is killed, and
-//! what it shows. All but the first need root.
+//! `plumb path` in the labs of this machine: invalid requests, leftovers when it is killed, and its
+//! output. All but the first need root.
 
 mod gone;
 mod hours;
 mod ledger;
 mod terminal;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::common::left::{namespaces, nothing_left};
 use crate::common::{Place, Running, skip};
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{Cost, env};
@@ -24,16 +25,7 @@ fn is_root() -> bool {
     root
 }
 
-/// Names of namespaces that begin so.
-fn namespaces(run: &str) -> Vec<PathBuf> {
-    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    names
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(run))
-        .collect()
-}
-
-/// What the run's namespaces are called, from what it says.
+/// Names of the run's namespaces, from its output.
 fn run_name(said: &str) -> String {
     let at = said.find("namespaces: ").unwrap() + "namespaces: ".len();
     said[at..].split("-*").next().unwrap().to_string()
@@ -89,7 +81,7 @@ fn what_cannot_be_asked() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that without rights it says which, and how to get them.
+/// Check that missing rights are named, with how to get them.
 #[test]
 fn without_rights() {
     if !is_root() {
@@ -108,8 +100,8 @@ fn without_rights() {
     ran.code(3).says(&["CAP_SYS_ADMIN", "CAP_BPF", "setcap", "sudo"]);
 }
 
-/// Check that the best clock available is chosen and reported, that the recording says which, and
-/// that no namespace is left.
+/// Check that the best clock available is chosen, reported and recorded, and that no namespace is
+/// left.
 #[test]
 fn a_run_between_namespaces() {
     if !is_root() {
@@ -200,19 +192,6 @@ fn watched_without_a_terminal() {
     assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
 }
 
-/// Check that what a killed run left is removed.
-fn nothing_left(place: &Place, run: &str) {
-    // Another test's run may have swept it already.
-    place.run("doctor --clean").code(0);
-    assert!(namespaces(run).is_empty(), "{run}");
-    let journal = std::fs::read_dir("/run/netplumb").unwrap().flatten();
-    for entry in journal {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        assert!(!name.starts_with(run), "{name}");
-    }
-    place.nothing_runs();
-}
-
 /// Check that a run that is killed, whatever it is at, leaves what the next one removes,
 /// and that Ctrl-C leaves nothing and keeps what was measured.
 #[test]
@@ -234,7 +213,7 @@ fn killed_and_interrupted() {
         sleep(Duration::from_millis(wait_ms));
         running.signal(libc::SIGKILL);
         let run = run_name(&running.finish().stderr);
-        nothing_left(&place, &run);
+        nothing_left(&place, &run, "doctor --clean");
     }
     if !attaches {
         return;
@@ -247,7 +226,7 @@ fn killed_and_interrupted() {
         sleep(Duration::from_millis(wait_ms));
         running.signal(libc::SIGKILL);
         let run = run_name(&running.finish().stderr);
-        nothing_left(&place, &run);
+        nothing_left(&place, &run, "doctor --clean");
         if place.path("short.plumb").exists() {
             place.run("report short.plumb").code(0);
         }
@@ -266,7 +245,7 @@ fn killed_and_interrupted() {
 }
 
 /// Check that a host's traffic is measured while a command causes some, that the command's end is
-/// reported, and that a run without traffic says what is needed.
+/// reported, and that a run without traffic reports what is needed.
 #[test]
 fn a_hosts_traffic() {
     if !is_root() {

@@ -1,6 +1,5 @@
-//! `plumb bench` on interfaces of the user's: all is as it was, however the run ends; and
-//! what is refused. The interfaces are veth pairs in throwaway namespaces, in which the
-//! program is run.
+//! `plumb bench` on interfaces of the user's: all is as it was, however the run ends; and refusals.
+//! The interfaces are veth pairs in throwaway namespaces, in which the program is run.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -19,9 +18,9 @@ use tempfile::TempDir;
 const KILLS: usize = 12;
 /// Short blocks, and figures for programs.
 const SHORT: &str = "--blocks 1 --time 120ms --warmup 50ms --json --quiet";
-/// Where others have the CPU, some blocks have no packets: of so many,
+/// Where others have the CPU, some blocks have no packets: of this many,
 const TRIES: usize = 3;
-/// so many have to have some.
+/// at least this many must have some.
 const WELL: usize = 2;
 const PAIR: &str = "--nic v1 --from v0";
 const YES: &str = "--nic v1 --from v0 --yes-change v0,v1";
@@ -172,7 +171,7 @@ impl Machine {
         for line in lines {
             text += &format!("# {line}\n{}", self.sh(&line));
         }
-        // What counts, and what is drawn by chance, is no setting.
+        // Counters and random values are not settings.
         let changes = ["conntrack_count", "_key", "stable_secret", "expire"];
         let settings = self.sh("sysctl -a --pattern ^net[.]");
         for line in settings.lines() {
@@ -279,10 +278,10 @@ impl UdpSender {
         let open = || UdpSocket::bind("192.0.2.1:0");
         let socket = machine.namespace.inside(open).unwrap();
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let told = stop.clone();
+        let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let _ = socket.set_broadcast(true);
-            while !told.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
                 let _ = socket.send_to(b"hello", "192.0.2.255:4000");
                 sleep(Duration::from_millis(2));
             }
@@ -324,7 +323,7 @@ fn as_root_a_path_that_fails() {
     }
     let machine = Machine::new();
     let before = machine.state();
-    // Somebody has the port.
+    // Take the port.
     let taken = machine.namespace.inside(|| UdpSocket::bind("0.0.0.0:9"));
     let _taken = taken.unwrap();
     let ran = machine.run(&format!("bench drop {YES} --path socket {SHORT}"));
@@ -335,8 +334,7 @@ fn as_root_a_path_that_fails() {
     machine.check_as(&before, "a path that fails");
 }
 
-/// Wait until a run has a path set up: there is an entry in the journal besides those of
-/// offloads.
+/// Wait until a run has a path set up: the journal has an entry besides offloads.
 fn wait_for_changes(machine: &Machine) {
     let begun = Instant::now();
     while machine.sh("nft list tables").lines().count() < 2 {
@@ -358,8 +356,8 @@ fn as_root_several_buffers() {
     }
     let before = machine.state();
     let one = machine.run(&format!("bench drop {YES} --path xdp {SHORT}"));
-    let told = document(one.code(3));
-    let why = told["arms"][0]["failed"].as_str().unwrap();
+    let report = document(one.code(3));
+    let why = report["arms"][0]["failed"].as_str().unwrap();
     assert!(why.contains("MTU is too large") && why.contains("--multi-buffer"), "{why}");
     for words in [
         format!("drop {YES} --path xdp,xdp-skb"),
@@ -429,7 +427,7 @@ fn as_root_killed_at_any_moment() {
     machine.place.nothing_runs();
 }
 
-/// Check that the next run of a bench restores settings as well, and says so.
+/// Check that the next run of a bench also restores settings, and reports it.
 #[test]
 fn as_root_the_next_run_puts_back() {
     if !is_root() {
@@ -474,7 +472,7 @@ fn as_root_what_has_to_be_agreed_to() {
     assert_eq!(machine.place.files(), [""; 0]);
 }
 
-/// Check what is refused, with what to do, and that nothing is changed by it.
+/// Check the refusals with their remedies, and that nothing is changed by them.
 #[test]
 fn as_root_what_is_refused() {
     if !is_root() {

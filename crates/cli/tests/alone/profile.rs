@@ -1,5 +1,6 @@
-//! `plumb profile`: shares that are known, by both ways to find user stacks; time off the CPU; what
-//! is lost; names of code made at run time; comparisons; what ends, and what can't be sampled.
+//! `plumb profile`: shares that are known, by both ways to find user stacks; time off the CPU;
+//! losses; names of code made at run time; comparisons; ends of the sampled; and what can't be
+//! sampled.
 
 mod compared;
 mod ends;
@@ -108,7 +109,7 @@ fn recorded(place: &Place, words: &[&str]) -> Recording {
     netplumb_store::read(&place.path("profile.plumb")).unwrap()
 }
 
-/// Samples of a function and what it calls, and of all; of the quantity of a part.
+/// Samples of a function with its callees, and of all; of the quantity of a part.
 fn share(recording: &Recording, name: &str) -> (f64, f64) {
     let view = class(recording, 0, Direction::Run);
     let found = view.functions.iter().find(|f| view.name(f.function) == name);
@@ -117,8 +118,8 @@ fn share(recording: &Recording, name: &str) -> (f64, f64) {
     (inclusive as f64 / view.total.max(1) as f64, samples as f64)
 }
 
-/// Check that a share is what it is known to be, by so many samples: five standard errors, and what
-/// other work of the program's may take.
+/// Check a share against its known value: within five standard errors for its number of samples,
+/// and what the program's other work may take.
 fn check_share(recording: &Recording, name: &str, expected: f64) {
     let (share, samples) = share(recording, name);
     assert!(samples > 300.0, "{samples} samples");
@@ -126,9 +127,9 @@ fn check_share(recording: &Recording, name: &str, expected: f64) {
     assert!((share - expected).abs() < 5.0 * error + 0.03, "{name}: {share} of {samples} samples");
 }
 
-/// Check that functions have the shares that they are known to have, in a program with frame
-/// pointers and in one without, whose stacks are unwound; that stacks are no longer copied where frame
-/// pointers hold; that the blocks add up; and that an error names the command's exit code.
+/// Check that functions have their known shares, in a program with frame pointers and in one without, whose stacks are
+/// unwound; that stacks are no longer copied where frame pointers hold; that the blocks add up; and that an error names
+/// the command's exit code.
 #[test]
 fn known_shares() {
     let Some(_turn) = turn() else {
@@ -247,8 +248,7 @@ fn short_lives() {
     assert!(unknown < 0.05, "{unknown}");
 }
 
-/// Check that stacks that there is no room for are counted as lost, and that nothing is lost
-/// otherwise.
+/// Check that stacks without room are counted as lost, and that nothing is lost otherwise.
 #[test]
 fn no_room() {
     let Some(_turn) = turn() else {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Place, Running, skip};
 
-/// How many writes `dd` makes, of which each is counted.
+/// How many writes `dd` makes; each is counted.
 const WRITES: u64 = 20_000;
 
 fn write() {
@@ -41,7 +41,7 @@ fn serving(place: &Place, words: &str) -> (Running, String) {
     (server, address)
 }
 
-/// What is at a path, with its headers.
+/// The response for a path, with its headers.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let timeout = Some(Duration::from_secs(20));
@@ -129,8 +129,8 @@ fn scraped() {
     place.nothing_runs();
 }
 
-/// Check that times between two events are served as histograms whose sums and buckets only rise, and that
-/// the calls of a program that is known to make so many are in them.
+/// Check that times between two events are served as histograms whose sums and buckets only rise, and that they contain
+/// the known number of calls of a program.
 #[test]
 fn times() {
     if !as_root() {
@@ -140,13 +140,15 @@ fn times() {
     let (server, address) =
         serving(&place, "between syscalls:sys_enter_write syscalls:sys_exit_write");
     let count = |text: &str| sum(text, "plumb_span_duration_seconds_count", "").unwrap_or(0.0);
-    let before = metrics(&address);
+    // It serves before it measures.
+    let before =
+        until(&address, |text| sum(text, "plumb_windows_total", "").is_some_and(|n| n >= 1.0));
     write();
     let after = until(&address, |text| count(text) >= count(&before) + WRITES as f64);
     let le = |text: &str, le: &str| {
         sum(text, "plumb_span_duration_seconds_bucket", &format!("le=\"{le}\"")).unwrap()
     };
-    // The bounds are the same for all: those of octaves, and none.
+    // The bounds are the same for all: octaves, and none.
     assert_eq!(le(&after, "+Inf"), count(&after));
     assert!(le(&after, "0.000000015") <= le(&after, "0.000001023"), "{after}");
     assert!(le(&after, "0.000001023") <= le(&after, "+Inf"), "{after}");
@@ -184,7 +186,7 @@ fn bounded_memory() {
     server.finish().code(0);
 }
 
-/// Check that it ends with the process that it is of, and that a kill leaves nothing behind.
+/// Check that it ends with the measured process, and that a kill leaves nothing behind.
 #[test]
 fn ends() {
     if !as_root() {
@@ -205,8 +207,8 @@ fn ends() {
     assert_eq!(place.temporary_files(), [""; 0]);
 }
 
-/// Check what can't be served: a port that is in use, an address that others can reach, one that is
-/// no address, an event that does not exist, and no rights to sample.
+/// Check what can't be served: a port that is in use, an address that others can reach, an invalid
+/// one, an event that does not exist, and no rights to sample.
 #[test]
 fn refused() {
     let place = Place::new();

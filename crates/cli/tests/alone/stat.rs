@@ -1,4 +1,4 @@
-//! `plumb stat`: counts that are known, beside perf's; scopes; comparisons; what can't be counted.
+//! `plumb stat`: known counts, compared to perf's; scopes; comparisons; what can't be counted.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::common::{Place, Running};
 use serde_json::Value;
 
-/// A program that writes so many times, one byte each, calling a function of its own as often, in so
-/// many processes one after the other.
+/// A program that writes a number of times, one byte each, calling a function of its own as often, in a number of
+/// processes one after the other.
 const WRITES: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// A byte back and forth between two processes, so many times.
+/// A byte back and forth between two processes, a number of times.
 const PING: &str = r#"
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -57,7 +57,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// So many names, with some system calls under each of them; then files that are closed by its end.
+/// A number of names, with some system calls under each of them; then files that are closed by its
+/// end.
 const NAMES: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -176,8 +177,8 @@ fn as_root_exact_counts() {
     }
 }
 
-/// Check that counts are those of `perf stat`, exactly where nothing varies, and within what does:
-/// switches of tasks that have to take turns on one CPU.
+/// Check that counts match `perf stat`, exactly where nothing varies, and otherwise within the
+/// variation: switches of tasks that have to take turns on one CPU.
 #[test]
 fn as_root_as_perf_does() {
     if !as_root() {
@@ -198,11 +199,11 @@ fn as_root_as_perf_does() {
         let ours: Vec<u64> = names.map(|name| count(&ours, name)).collect();
         assert_eq!(ours[0], MANY);
         assert_eq!(ours[0], theirs[0]);
-        let told = format!("{ours:?}, by perf {theirs:?}");
+        let message = format!("{ours:?}, by perf {theirs:?}");
         // Which of a file's pages one fault maps depends on what else uses memory.
         match ours[1].abs_diff(theirs[1]) <= 4 && ours[2].abs_diff(theirs[2]) <= 2 {
-            true => Ok(told),
-            false => Err(told),
+            true => Ok(message),
+            false => Err(message),
         }
     });
 
@@ -212,11 +213,11 @@ fn as_root_as_perf_does() {
         let theirs = perf(&place, "context-switches", &words).unwrap()[0];
         let ours = json(&place, &[&["context-switches", "--"], &words[..]].concat());
         let ours = count(&ours, "context-switches");
-        let told = format!("{ours}, by perf {theirs}");
+        let message = format!("{ours}, by perf {theirs}");
         // What else runs on that CPU interrupts both.
         match ours.abs_diff(theirs) <= 20 && ours >= 1_990 {
-            true => Ok(told),
-            false => Err(told),
+            true => Ok(message),
+            false => Err(message),
         }
     });
 }
@@ -245,9 +246,9 @@ fn as_root_by_cpu() {
         // Software counts all the time, whichever CPU a task is on.
         let names = format!("page-faults,context-switches,{event}");
         let done = stat(&place, &[&[&names, "--by", "cpu"], rest].concat());
-        let told = String::from_utf8_lossy(&done.stdout).into_owned();
-        assert!(done.status.success() && told.contains("page-faults"), "{told}");
-        assert!(!told.contains("part of the time"), "{told}");
+        let stdout = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(done.status.success() && stdout.contains("page-faults"), "{stdout}");
+        assert!(!stdout.contains("part of the time"), "{stdout}");
     }
 }
 
@@ -324,8 +325,8 @@ fn what_cannot_be_counted() {
     }
 }
 
-/// Check that a name that is no event is the same mistake, with the same exit code, whether it is of a
-/// function or a tracepoint, and whoever counts it.
+/// Check that an unknown event is the same error, with the same exit code, whether it is a function or a tracepoint,
+/// and whoever counts it.
 #[test]
 fn as_root_unknown() {
     if !as_root() {
@@ -404,14 +405,14 @@ fn as_root_per_packet() {
     assert_eq!(rows.len(), 4);
     for row in rows {
         let each = row["mean"].as_f64().unwrap();
-        // Of TCP the acknowledgement as well.
+        // TCP also sends an acknowledgement.
         let packets = if row["arm"] == "udp" { 1.0 } else { 2.0 };
         assert!((packets..packets + 0.05).contains(&each), "{row}");
     }
 }
 
-/// Check that events of all CPUs are told apart by task: those that a program is known to have are its,
-/// also if it ended within a window, and the parts add up to the whole.
+/// Check that events of all CPUs are separated by task: a program has its known number of events, also if it ended
+/// within a window, and the parts add up to the whole.
 #[test]
 fn as_root_by_task() {
     if !as_root() {
@@ -554,7 +555,8 @@ fn vm_as_it_exits() {
     assert!((300..310).contains(&closed), "{closed}");
 }
 
-/// Check that a function that does not exist, or has no trampoline, is no reason to probe another.
+/// Check that another function is not probed instead of one that does not exist or has no
+/// trampoline.
 #[test]
 fn vm_trampolines_one_by_one() {
     if !crate::common::has_guests() {
@@ -575,7 +577,7 @@ fn vm_trampolines_one_by_one() {
     assert!(said.contains("did you mean `ksys_write`?"), "{said}");
 }
 
-/// Check that Ctrl-C ends a command, whose last words are waited for, and shows what was counted.
+/// Check that Ctrl-C ends a command, whose last words are waited for, and shows the counts.
 #[test]
 fn as_root_ctrl_c_shows_what_was_counted() {
     if !as_root() {
@@ -583,7 +585,7 @@ fn as_root_ctrl_c_shows_what_was_counted() {
     }
     let place = Place::new();
     let mut command = place.plumb("stat context-switches --");
-    // It goes on after the interruption, for a moment.
+    // It continues for a moment after the interruption.
     command.args([
         "sh",
         "-c",

@@ -9,7 +9,7 @@ pub(crate) fn document(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran:#?}"))
 }
 
-/// What a packet costs along a path.
+/// The cost of a packet along a path.
 pub(crate) fn path<'a>(explained: &'a Value, name: &str) -> &'a Value {
     let mut paths = explained.as_array().unwrap().iter();
     paths

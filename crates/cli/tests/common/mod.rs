@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub(crate) mod explained;
+pub(crate) mod left;
 pub(crate) mod own;
 
 use std::collections::BTreeSet;
@@ -67,8 +68,8 @@ pub(crate) fn has_guests() -> bool {
     }
 }
 
-/// Whether these kernels are in the user's catalogue, to which those that are missing are added; with a
-/// skip, if that is not possible, or a note, if the archive has dropped one, so that nobody can try it any more.
+/// Whether these kernels are in the user's catalogue, which missing ones are added to; with a skip, if that is not
+/// possible, or a note, if the archive has dropped one.
 pub(crate) fn has_kernels(place: &Place, kernels: &[&str]) -> bool {
     for kernel in kernels {
         if place.run(&format!("kernel show {kernel}")).status.success() {
@@ -89,14 +90,29 @@ pub(crate) fn has_kernels(place: &Place, kernels: &[&str]) -> bool {
     true
 }
 
-/// The oldest kernel that guests are tested on, which is the one by default, and the newest: BPF programs have
-/// to load and measure the same on both.
-pub(crate) const OLDEST_AND_NEWEST: [&str; 2] = ["debian", "debian:6.12"];
+/// The oldest kernel that guests are tested on, Debian 12's, and the newest, Debian 13's: BPF programs have to load
+/// and measure the same on both.
+pub(crate) const OLDEST_AND_NEWEST: [&str; 2] = ["debian:6.1", "debian:6.12"];
+
+/// Functions that ask whether a page is the first of its allocation, and from Debian 13's kernel on take an instruction
+/// more or less for it. Where pages are depends on the boot: on how long QEMU's firmware takes, which is another SeaBIOS
+/// in every QEMU, and on the size of what is unpacked.
+pub(crate) fn is_by_place(recording: &Recording, function: &str) -> bool {
+    let release = recording.environment.get(env::KERNEL);
+    let is_newer = release.is_some_and(|release| !release.starts_with("6.1."));
+    is_newer && ["__check_object_size", "kfree"].contains(&function)
+}
 
 /// Those of them that are there or can be added.
 pub(crate) fn oldest_and_newest(place: &Place) -> Vec<&'static str> {
     let is_there = |kernel: &&str| has_kernels(place, &[kernel]);
     OLDEST_AND_NEWEST.into_iter().filter(is_there).collect()
+}
+
+/// Whether the interrupt throttle of a QEMU's e1000 can be turned off; since QEMU 10 it can't.
+pub(crate) fn can_unthrottle(qemu: &Path) -> bool {
+    let help = Command::new(qemu).args(["-device", "e1000-82545em,help"]).output().unwrap();
+    String::from_utf8_lossy(&help.stdout).contains("mitigation=")
 }
 
 /// A place to run the program in: an empty working directory, an empty directory for temporary
@@ -207,7 +223,7 @@ impl Place {
         }
     }
 
-    /// The processes that came of what ran here and are still there.
+    /// Processes started by what ran here that still exist.
     pub(crate) fn processes(&self) -> Vec<String> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -357,7 +373,7 @@ impl Running {
         &self.seen
     }
 
-    /// Its process.
+    /// The process's PID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -10,8 +10,8 @@ use crate::common::{Place, tell};
 use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::recording::{Recording, env};
 
-/// As many as tell whether counts depend on the boot; `make soak` has more, for what
-/// happens in one of many.
+/// Enough to show whether counts depend on the boot; `make soak` has more, for what happens in one
+/// of many.
 const BOOTS: usize = 4;
 
 /// All boots of the UDP experiment, made once for the tests below. Two at a time:

@@ -112,8 +112,8 @@ fn costs(recording: &Recording) -> BTreeMap<(u32, String), u64> {
     sums
 }
 
-/// Check that guests that boot, and those that start from their saved states, count the same in every
-/// block, function by function: random numbers come from the seed.
+/// Check that guests that boot, and guests that start from their saved states, count the same in every block, function
+/// by function: random numbers come from the seed.
 #[test]
 fn vm_every_boot_is_the_same() {
     let place = Place::new();
@@ -172,22 +172,22 @@ fn vm_both_architectures() {
         place.run(&words).code(0);
     }
     let ran = place.run("diff x86-64.plumb arm64.plumb");
-    let told = [
+    let differences = [
         "architecture: x86-64 → arm64 (the same source is other code: ",
         "CPU: netplumb-x86-1",
         "kernel: ",
         "CONFIG_ARM64_PAN: absent → y",
-        "CONFIG_RETPOLINE: y → absent",
+        "CONFIG_PARAVIRT_XXL: y → absent",
         "entry_SYSCALL_64",
         "el0t_64_sync",
         "gone",
         "new",
         " → cortex-a72, one vCPU",
     ];
-    prints(ran.code(0), &told);
-    // Two arms say the same as two recordings.
+    prints(ran.code(0), &differences);
+    // Two arms give the same as two recordings.
     let within = place.run("diff both.plumb");
-    prints(within.code(0), &told);
+    prints(within.code(0), &differences);
     let lines = |text: &str| -> Vec<String> {
         let lines = text.lines();
         let said = lines.filter(|l| l.starts_with("differs ") || l.starts_with("UDP "));
@@ -195,12 +195,12 @@ fn vm_both_architectures() {
     };
     assert_eq!(lines(&within.stdout), lines(&ran.stdout));
     let ran = place.run("report both.plumb");
-    let told = ["arch      x86-64 and arm64, by arm", "CONFIG_ARM64_PAN absent and y"];
-    prints(ran.code(0), &told);
+    let facts = ["arch      x86-64 and arm64, by arm", "CONFIG_ARM64_PAN absent and y"];
+    prints(ran.code(0), &facts);
 }
 
-/// Check that two hosts of arm64 have one wire: the time of every frame is the same in two runs, and in
-/// one that counts instructions as well, which loses nothing.
+/// Check that two hosts of arm64 have one wire: the time of every frame is the same in two runs, and in one that also
+/// counts instructions, which loses nothing.
 #[test]
 fn vm_two_hosts() {
     let place = Place::new();
@@ -310,9 +310,9 @@ fn vm_wide_arguments() {
     }
 }
 
-/// Check that a program with shared libraries, its own and those of the cross compiler's packages, runs in a guest
-/// of arm64 and is counted, with pointer authentication and branch targets in it; and that libraries brought by
-/// hand, to where the loader looks, take precedence.
+/// Check that a program with shared libraries, its own and the cross compiler's, runs in a guest of arm64 and is
+/// counted, with pointer authentication and branch targets in it; and that libraries brought by hand, to where the
+/// loader looks, take precedence.
 #[test]
 fn vm_shared_libraries() {
     let place = Place::new();
@@ -450,8 +450,8 @@ fn vm_programs_of_packages() {
     place.nothing_runs();
 }
 
-/// Check that where a package is neither in the cache nor to be had, that is said in a line, before a guest
-/// boots, with what to do.
+/// Check that a package that is neither in the cache nor available is reported in a line, before a guest boots, with
+/// what to do.
 #[test]
 fn vm_no_network() {
     let place = Place::new();
@@ -490,8 +490,8 @@ fn vm_no_network() {
     place.nothing_runs();
 }
 
-/// Check that a kernel that is removed takes with it what no other kernel needs: compilers, programs and
-/// package lists of its architecture; and that the list of kernels says what else the cache has.
+/// Check that a kernel that is removed takes with it what no other kernel needs: compilers, programs and package lists
+/// of its architecture; and that the list of kernels has what else is in the cache.
 #[test]
 fn vm_what_no_kernel_needs() {
     const COMPILER: &str = "sources/compilers/gcc-1_1.0-1_arm64";
@@ -535,7 +535,7 @@ fn vm_what_no_kernel_needs() {
     assert!(arm64.folder.join("kernel.toml").is_file());
 }
 
-/// Check that what an arm64 guest can't do is said in a line, with the remedy.
+/// Check that what an arm64 guest can't do is reported in a line, with the remedy.
 #[test]
 fn vm_refusals() {
     let place = Place::new();
@@ -558,8 +558,8 @@ fn vm_refusals() {
     place.nothing_runs();
 }
 
-/// Check that the program for arm64 makes the same reports and comparisons of recordings as this one: it
-/// runs on a machine of arm64, of which QEMU's user mode stands in for the CPU.
+/// Check that the program for arm64 makes the same reports and comparisons of recordings as this one: it runs on an
+/// arm64 machine, with QEMU's user mode as the CPU.
 #[test]
 fn vm_the_program_itself() {
     const QEMU: &str = "qemu-aarch64";

@@ -1,4 +1,4 @@
-//! What is said, and with what exit code, where QEMU, a kernel or a guest is not as it has to be.
+//! Messages and exit codes where QEMU, a kernel or a guest is not as it has to be.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn with_cmdline(words: &str) -> Ran {
     ran
 }
 
-// The machine.
+// Errors of the machine's set-up.
 
 /// Check that a missing QEMU is reported, with what to do about it.
 #[test]
@@ -55,7 +55,8 @@ fn no_kernel() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check the exit codes: 3 for kernels that guests can't boot, and 1 for files that are no kernels.
+/// Check the exit codes: 3 for kernels that guests can't boot, and 1 for files that are not
+/// kernels.
 #[test]
 fn kernels_of_other_kinds() {
     let place = Place::new();
@@ -84,8 +85,8 @@ fn kernels_of_other_kinds() {
     }
 }
 
-/// Check that the error for a kernel that was not added gives the command that adds it, and
-/// comes before anything is booted, for the second arm as well.
+/// Check that the error for a kernel that was not added gives the command that adds it, and comes
+/// before anything is booted, also for the second arm.
 #[test]
 fn a_kernel_that_was_not_added() {
     if !crate::common::has_guests() {
@@ -123,7 +124,7 @@ fn a_truncated_deb() {
     let left: Vec<_> = fs::read_dir(kernels)
         .map(|folder| folder.flatten().map(|e| e.file_name()).collect())
         .unwrap_or_default();
-    // A lock may stay; what was unpacked may not.
+    // A lock may stay; unpacked files may not.
     assert!(left.iter().all(|n| n == "lock" || n == ".lock"), "{left:?}");
 }
 
@@ -206,7 +207,7 @@ fn a_guest_that_stops() {
     }
 }
 
-/// Check that a program which is no QEMU, whether it fails or not, is said to be none.
+/// Check that a program that is not QEMU, whether it fails or not, is reported as such.
 #[test]
 fn a_qemu_that_is_none() {
     if !crate::common::has_guests() {
@@ -222,8 +223,8 @@ fn a_qemu_that_is_none() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that a QEMU that can't do what is asked of it says so in one line, with a remedy and what works
-/// without: by one that is too old, made up, and by what QEMU prints of plugins.
+/// Check that a QEMU that can't do what is required is reported in one line, with a remedy and what works without: one
+/// that is too old, made up, and by what QEMU prints of plugins.
 #[test]
 fn a_qemu_that_cannot() {
     if !crate::common::has_guests() {
@@ -271,14 +272,14 @@ fn a_qemu_that_cannot() {
     }
 }
 
-/// Check that doctor says of a QEMU that is too old what to do, and of one that is newer than those that were
-/// tested that it is untested.
+/// Check that doctor has a remedy for a QEMU that is too old, and reports one that is newer than the tested ones as
+/// untested.
 #[test]
 fn doctor_of_other_qemus() {
     let place = Place::new();
     for (version, says) in [
         ("6.2.0", "is QEMU 6.2.0, and guests need 7.2 or newer"),
-        ("99.0.0", "untested: 7.2 and 10.0 were tested"),
+        ("99.0.0", "untested: 7.2, 10.0 and 11.1 were tested"),
     ] {
         place.write(
             "qemu",

@@ -1,5 +1,5 @@
-//! What bad input gets: an error that says what to try, the right exit code, and
-//! nothing lost that was already measured.
+//! Bad input: errors with a remedy, the right exit code, and nothing lost that was already
+//! measured.
 
 // Also in what is no test itself.
 use std::fs;
@@ -26,8 +26,8 @@ fn good() -> &'static (Place, Ran) {
 
 // Recordings.
 
-/// Check that a disk that fills up in the midst of a run costs no figure: they are
-/// printed all the same, and what was recorded before can be read.
+/// Check that a disk that fills up in the midst of a run costs no figure: they are printed all the
+/// same, and the earlier blocks can be read.
 #[test]
 fn a_full_disk() {
     if !crate::common::has_guests() {
@@ -87,8 +87,7 @@ fn a_full_disk() {
     assert_eq!(place.temporary_files(), [""; 0]);
 }
 
-/// Check that where nothing could be saved nothing is said to be, and that saving is tried again until there is
-/// room.
+/// Check that nothing is reported as saved where nothing could be, and that saving is tried again until there is room.
 #[test]
 fn as_root_a_disk_without_room() {
     // SAFETY: no arguments, no memory.
@@ -166,7 +165,7 @@ fn csv_and_json() {
     let json = place.run("report good.plumb --json");
     json.code(0);
     let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!(document["schema"], 3);
+    assert_eq!(document["schema"], 4);
     assert_eq!(document["complete"], true);
     assert_eq!(document["blocks"].as_array().unwrap().len(), 2);
 
@@ -188,8 +187,7 @@ fn csv_and_json() {
     place.run("report good.plumb --csv --json").code(2).says(&["--csv", "--json"]);
 }
 
-/// Check that what an instrument does not support is said by the flag that was given, not by the table of a
-/// file.
+/// Check that what an instrument does not support is named by the flag that was given, not by the table of a file.
 #[test]
 fn flags_of_other_instruments() {
     let place = Place::new();
@@ -231,7 +229,7 @@ fn words_that_a_recording_does_not_have() {
     place.run("report good.plumb --direction ack").code(2).says(&["ack", "udp tx"]);
 }
 
-/// Check that a file that isn't a complete recording of this version is reported as what it is.
+/// Check that a file that isn't a complete recording of this version is described correctly.
 #[test]
 fn recordings_that_are_none() {
     let place = Place::new();
@@ -292,7 +290,7 @@ fn experiment_files() {
         ),
         ("name = \"x\"\n[knobs\n", &["line 2"]),
         ("", &["line 1", "name"]),
-        // What is only known to be wrong when it is lowered.
+        // Errors that are only found when it is lowered.
         (
             "name = \"x\"\n\n[filter]\nport = 53\n",
             &["x.toml", "line 3", "[filter]", "not supported by instrument `exact`"],
@@ -427,8 +425,8 @@ fn rules_from_elsewhere() {
     }
 }
 
-/// Check that root's messages show nothing of a file that others may not read, and all that
-/// helps of one that they may.
+/// Check that root's messages show nothing of a file that others may not read, and everything
+/// useful of one that they may.
 #[test]
 fn nothing_of_private_files_is_shown() {
     use std::os::unix::fs::PermissionsExt;
@@ -449,8 +447,8 @@ fn nothing_of_private_files_is_shown() {
     }
 }
 
-/// Check that a file which runs or sets anything on this machine says so and does nothing, unless that was agreed
-/// to; and that sysctls which start programs are refused by name, agreed to or not.
+/// Check that a file that runs or sets anything on this machine is reported and does nothing, unless that was agreed
+/// to; and that sysctls that start programs are refused by name, agreed to or not.
 #[test]
 fn experiments_ask_for_this_machine() {
     use std::os::unix::fs::PermissionsExt;

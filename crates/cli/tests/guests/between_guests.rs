@@ -9,7 +9,7 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::spans::{BEGUN, ENDED, OPEN, UNMATCHED};
 
-/// Writes so often, each time between two calls of its own that are some time apart.
+/// Writes a number of times, each time between two calls of its own that are some time apart.
 const WRITES: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -33,11 +33,11 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// How often it does.
+/// How often it writes.
 const ROUNDS: u64 = 100;
 
-/// Begins twice, 40 ms apart, and ends once, 10 ms after the second time; and a function that calls itself, so
-/// often as a number of Fibonacci's says.
+/// Begins twice, 40 ms apart, and ends once, 10 ms after the second time; and a function that calls itself as in
+/// Fibonacci's recursion.
 const AGAIN: &str = r#"
 #include <stdlib.h>
 #include <time.h>
@@ -106,14 +106,14 @@ fn total(recording: &Recording, arm: usize, stage: &str) -> (u64, u64) {
 }
 
 fn assert_ledger(recording: &Recording, arm: usize) {
-    let told = [&ENDED, &UNMATCHED, &OPEN].map(|of| sum(recording, arm, of, None));
+    let counts = [&ENDED, &UNMATCHED, &OPEN].map(|of| sum(recording, arm, of, None));
     let begun = sum(recording, arm, &BEGUN, None);
-    assert_eq!(begun, told.iter().sum::<u64>(), "{told:?}");
-    assert_eq!(total(recording, arm, "total").0, told[0]);
+    assert_eq!(begun, counts.iter().sum::<u64>(), "{counts:?}");
+    assert_eq!(total(recording, arm, "total").0, counts[0]);
 }
 
-/// Check that calls of a function of the kernel are paired by kprobes and by trampolines, and those of a
-/// command's by uprobes, each as often as the command made them.
+/// Check that calls of a kernel function are paired by kprobes and by trampolines, and calls of a command's function by
+/// uprobes, each as often as the command made them.
 #[test]
 fn functions() {
     if !crate::common::has_guests() {
@@ -142,7 +142,7 @@ fn functions() {
         assert!(each >= least_ns && each < 30 * least_ns, "{events}: {each} ns");
         assert!(!recording.environment.contains_key("spans.probes"));
     }
-    // Whoever returns what was asked for is found by that.
+    // A call that returns the requested count is found by it.
     let ran = place.run(&format!(
         "between -q fentry:ksys_write fexit:ksys_write --key count,retval --by stack --lab vm -- ./writes {ROUNDS}"
     ));
@@ -156,8 +156,8 @@ fn functions() {
     assert!(tree.stdout.contains(";ksys_write "), "{}", tree.stdout);
 }
 
-/// Check that a first event which comes again begins anew: the time is from the later one, and the earlier one
-/// is no loss but unmatched.
+/// Check that a repeated first event starts the pair again: the time is from the later one, and the earlier one is not
+/// lost but unmatched.
 #[test]
 fn begun_again() {
     if !crate::common::has_guests() {
@@ -262,7 +262,7 @@ knobs.disk = "null_blk:24M:ext4:3300us"
     };
     let planted = mean(1) - mean(0);
     assert!((planted / 3.3e6 - 1.0).abs() < 0.05, "{planted} ns");
-    // As the guest calls its disk.
+    // The name of the disk in the guest.
     let groups: Vec<&str> = recording.groups.iter().map(|g| g.name.as_str()).collect();
     assert_eq!(groups, ["plumb", "plumb"]);
 }
@@ -337,8 +337,8 @@ fn bad_input() {
     }
 }
 
-/// Check that counts in a guest stand beside its instructions, of the same command: system calls, and
-/// functions by trampolines, which are those of the command alone.
+/// Check that counts in a guest are shown with its instructions, of the same command: system calls, and functions by
+/// trampolines, of the command alone.
 #[test]
 fn counts() {
     if !crate::common::has_guests() {

@@ -1,5 +1,4 @@
-//! `plumb path -- COMMAND`: what is counted, and what happens to commands that end
-//! badly.
+//! `plumb path -- COMMAND`: the counts, and commands that end badly.
 
 use std::process::Command;
 
@@ -191,7 +190,7 @@ fn lines() {
         let said = report("--focus");
         let place_of_it = format!("defined at {file}:{defined}");
         assert!(said.contains(&place_of_it), "{said}");
-        // Those of every function of the program are all that it did.
+        // The lines of every function of the program are all that it executed.
         let main = functions.iter().find(|f| f["name"] == "main").unwrap();
         let of_lines = main["lines"].as_array().unwrap().iter();
         let sum: u64 = of_lines.map(|l| l["self"].as_u64().unwrap()).sum();
@@ -253,7 +252,7 @@ int main(void) {
     let mut command = place.plumb("path -q --with greeting --top 0");
     command.args(["--peer", "./answer", "--", "./ask"]);
     let ran = crate::common::Running::start(&mut command).finish();
-    // It did what it should, and exited with its own status. Why, the peer may tell.
+    // It did its work, and exited with its own status. The peer may know why.
     ran.code(1)
         .says(&["./ask exited with code 7", "output of --peer: greeting with how do you do"]);
     assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
@@ -358,7 +357,7 @@ int main(void) {
     crate::common::tell(&format!("first and second run: {cold:?}, after a warm-up {warm:?}"));
     // 64 Ki numbers of four bytes, at ten instructions a byte or so.
     assert!(cold[0] > cold[1] + 1_000_000, "{cold:?}");
-    // What is left is memory: pages that the kernel moves between its lists in batches.
+    // The rest is memory: pages that the kernel moves between its lists in batches.
     let left = warm[0].saturating_sub(warm[1]);
     assert!(left < (cold[0] - cold[1]) / 10, "{cold:?}, {warm:?}");
 }

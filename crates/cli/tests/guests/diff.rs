@@ -27,8 +27,8 @@ fn arm(name: &str, proto: Proto, rules: u32) -> Arm {
     }
 }
 
-/// Five blocks of each arm, in which every packet costs as much in `send`, and in
-/// what it calls so much in each arm.
+/// Five blocks of each arm: every packet costs the same in `send`, and in its callee an amount that
+/// differs by arm.
 fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
     let function = |name: &str| Function {
         name: name.into(),
@@ -107,8 +107,8 @@ fn two() -> Place {
     place
 }
 
-/// Check that the sentence comes before any table, and that the other way round
-/// and with itself it says what it is to say.
+/// Check that the sentence comes before any table, and that it is right the other way round and for
+/// a recording and itself.
 #[test]
 fn the_sentence() {
     let place = two();
@@ -181,8 +181,8 @@ fn renderings() {
     place.run("diff a.plumb b.plumb --csv --json").code(2);
 }
 
-/// Check that text for a mailing list has its sentences and tables in 72 columns, without
-/// the folds and marks of Markdown, and that it is no other format at the same time.
+/// Check that text for a mailing list has its sentences and tables in 72 columns, without the folds
+/// and marks of Markdown, and that it excludes other formats.
 #[test]
 fn mail() {
     let place = two();
@@ -206,9 +206,8 @@ fn mail() {
     }
 }
 
-/// Check that below a function each side is that function and what it calls, in every format; that the
-/// graphs of both sides stand beside each other; and that a name that is not there is an error with
-/// similar ones.
+/// Check that below a function each side is that function with its callees, in every format; that the graphs of both
+/// sides are side by side; and that an unknown name is an error with similar ones.
 #[test]
 fn below() {
     let place = two();
@@ -357,9 +356,9 @@ fn differences_first() {
 #[test]
 fn bad_input() {
     let place = two();
-    let says = |words: &str, code: i32, told: &[&str]| {
+    let says = |words: &str, code: i32, lines: &[&str]| {
         let ran = place.run(words);
-        ran.code(code).says(told);
+        ran.code(code).says(lines);
         assert_eq!(ran.stdout, "");
     };
     says("diff a.plumb:upd b.plumb", 2, &["a.plumb: no such arm `upd`; it has udp"]);

@@ -1,5 +1,4 @@
-//! Disks of guests: what a command reads from them is the same in every run, and what was planted is
-//! found.
+//! Disks of guests: a command's reads are the same in every run, and planted differences are found.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +40,7 @@ fn calls(recording: &Recording, arm: &str, name: &str) -> u64 {
 /// What an arm cost, by function and context, and what its disk did.
 type Costs = BTreeMap<(String, String, String), (u64, u64)>;
 
-/// By arm and quantity.
+/// Figures by arm and quantity.
 type Done = BTreeMap<(String, String), f64>;
 
 fn costs(recording: &Recording) -> (Costs, Done) {
@@ -64,8 +63,8 @@ fn costs(recording: &Recording) -> (Costs, Done) {
     (costs, done.collect())
 }
 
-/// Check that a delay which is planted in the disk is found at its size, in the time from issue to completion,
-/// and none of it in the queue before, whatever the delay is; and that a queue which is planted is found there.
+/// Check that a delay planted in the disk is found at its size, in the time from issue to completion, and none of it in
+/// the queue before, whatever the delay; and that a planted queue is found there.
 #[test]
 fn where_a_request_waits() {
     if !crate::common::has_guests() {
@@ -110,8 +109,8 @@ fn where_a_request_waits() {
     }
 }
 
-/// Check that the case of the guide comes out as it is told: every claim holds, two runs are equal to
-/// the instruction and the nanosecond, a planted delay is found, and what runs has a layer.
+/// Check that the case of the guide comes out as described: every claim holds, two runs are equal to the instruction
+/// and the nanosecond, a planted delay is found, and what runs has a layer.
 #[test]
 fn what_is_read_ahead() {
     if !crate::common::has_guests() {
@@ -174,7 +173,7 @@ fn has_program(name: &str) -> bool {
     folders.iter().any(|folder| Path::new(folder).join(name).exists())
 }
 
-/// Check that XFS and a RAM disk without a queue do it as well, with files of this machine on them.
+/// Check that XFS and a RAM disk without a queue work, too, with files of this machine on them.
 #[test]
 fn other_disks() {
     if !crate::common::has_guests() {
@@ -205,8 +204,8 @@ fn other_disks() {
     }
 }
 
-/// Check that QEMU's disk is read by all instruments of guests, from a saved state and without, and that
-/// it is said not to be the same in each run, by footers, claims and comparisons.
+/// Check that QEMU's disk is read by all instruments of guests, from a saved state and without, and that footers,
+/// claims and comparisons report that it differs from run to run.
 #[test]
 fn a_disk_of_qemu() {
     if !crate::common::has_guests() {
@@ -258,7 +257,8 @@ fn a_disk_of_qemu() {
     assert!(ran.stdout.contains("not repeatable"), "{} {}", ran.stdout, ran.stderr);
 }
 
-/// Check that what can't be is one clear line, and that a step of the setup that fails shows why.
+/// Check that an impossible request is one clear line, and that a failed step of the setup shows
+/// why.
 #[test]
 fn what_fails() {
     if !crate::common::has_guests() {
@@ -303,7 +303,7 @@ fn what_fails() {
         let ran = crate::common::Running::start(&mut command).finish();
         ran.code(code);
         assert!(ran.stderr.contains(says), "{words}: {}", ran.stderr);
-        // Those of clap have the usage below.
+        // clap's errors have the usage below.
         assert!(ran.stderr.lines().count() <= 6, "{words}: {}", ran.stderr);
     }
 }

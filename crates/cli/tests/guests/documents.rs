@@ -32,7 +32,7 @@ documents! {
     readahead = "docs/guide/readahead.md",
 }
 
-/// Check that every document with a command and its output is among those that are run.
+/// Check that every document with a command and its output is run.
 #[test]
 fn no_document_is_left_out() {
     for document in markdown::all() {

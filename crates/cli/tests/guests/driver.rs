@@ -1,5 +1,5 @@
-//! What a driver does with frames that it drops, and what a patch changes of that: over USB NICs
-//! that the guest emulates.
+//! How a driver handles frames that it drops, and how a patch changes that: over USB NICs that the
+//! guest emulates.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,9 +67,9 @@ fn differences(
         .collect()
 }
 
-/// Check what becomes of frames that a device hands to its driver: each ledger closes by the
-/// driver's counters, of which it counts some frames in several; what the driver drops is of the
-/// direction `drop`, with the completion of its transfers, and nothing of it is received.
+/// Check how a driver handles frames from its device: each ledger closes by the driver's counters,
+/// although the driver counts some frames in several; work for dropped frames is of the direction
+/// `drop`, with the completion of its transfers, and nothing of it is received.
 #[test]
 fn where_frames_of_a_device_go() {
     if !crate::common::has_guests() {

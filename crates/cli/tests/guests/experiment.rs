@@ -32,12 +32,12 @@ fn ip_layer() {
     }
     // A claim's statement may be broken into lines.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let told = words(&ran.stdout);
+    let output = words(&ran.stdout);
     assert_eq!(experiment.claims.len(), 5);
     for claim in &experiment.claims {
         let verdict = ["holds:", "fails:", "answer:"]
             .iter()
-            .find(|mark| told.contains(&words(&format!("{mark} {}", claim.says()))));
+            .find(|mark| output.contains(&words(&format!("{mark} {}", claim.says()))));
         assert!(verdict.is_some(), "no verdict on: {}", claim.says());
     }
     for line in ["clock", "kernel", "machine", "packets", "blocks", "layers", "loss"] {

@@ -156,13 +156,13 @@ fn rules_that_never_match() {
     let arm = recording.arms.iter().position(|a| a.name == "1,000 rules");
     let notes = &recording.notes[&(arm.unwrap() as u32)];
     assert_eq!(notes.facts["nft.rules"], "1000");
-    let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     let sentence = format!(
         "+ {} for each rule, to the instruction, from 1 to 1,000. udp rx with 0 rules, 1 rule",
         per_rule / packets
     );
-    assert!(told.contains(&sentence), "no `{sentence}` in:\n{}", ran.stdout);
-    assert!(!told.contains("fails:"), "{}", ran.stdout);
+    assert!(text.contains(&sentence), "no `{sentence}` in:\n{}", ran.stdout);
+    assert!(!text.contains("fails:"), "{}", ran.stdout);
 }
 
 /// Check that arms with knobs of every kind give the same counts in a second run, and that a knob
@@ -185,8 +185,8 @@ fn the_same_knobs_twice() {
     for _ in 0..2 {
         let ran = run(&place, TEXT);
         ran.code(0);
-        let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(told.contains("no effect gso of tx0 was already on"), "{told}");
+        let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("no effect gso of tx0 was already on"), "{text}");
         recordings.push(place.recording("x.plumb"));
     }
     for arm in &recordings[0].arms {
@@ -194,7 +194,7 @@ fn the_same_knobs_twice() {
         assert!(one.len() > 50, "{}: {}", arm.name, one.len());
         assert_eq!(one, other, "{}", arm.name);
     }
-    // What they are for: each changes what it is about.
+    // The purpose of each: it changes what it is about.
     let all = |arm: &str, direction: Direction| -> u64 {
         let costs = steady(&recordings[0], arm);
         let of = costs.iter().filter(|((d, _), _)| *d == direction);
@@ -243,7 +243,7 @@ fn shipped_experiments_twice() {
         if experiment.scan.is_some() {
             continue;
         }
-        // Those of many arms take minutes, twice.
+        // Experiments with many arms take minutes, twice.
         if experiment.arms().len() > FEW_ARMS && !netplumb_testkit::is_soak() {
             continue;
         }
@@ -371,16 +371,16 @@ fn a_scan_of_few_settings() {
          \"net.ipv4.tcp_sack\", \"net.ipv4.tcp_congestion_control\"]\n",
     );
     ran.code(0);
-    let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "net.ipv4.ip_early_demux: 1 to 0",
         "net.ipv4.udp_early_demux: 1 to 0",
         "its value is a word (1): net.ipv4.tcp_congestion_control",
         "In short: Of 3 settings, 2 change what a packet costs, none breaks the path, and 1 does nothing (of which 1 could not act here); 1 more was not tried.",
     ] {
-        assert!(told.contains(words), "no `{words}` in:\n{}", ran.stdout);
+        assert!(text.contains(words), "no `{words}` in:\n{}", ran.stdout);
     }
-    // Said again from the recording alone.
+    // The recording alone gives the same output.
     assert_eq!(place.run("report x.plumb").stdout, ran.stdout);
 }
 

@@ -44,7 +44,7 @@ fn explained_twice_is_the_same() {
         assert!(unnamed < all / 100.0, "{path:#}");
         insns.push(all);
     }
-    // What is read is read by system calls: their part is the path's.
+    // Packets are read by system calls: their part is the path's.
     assert!(function(path(&runs[0], "socket"), "udp_recvmsg") > 5.0);
     assert!(insns[0] * 2.0 < insns[1] && insns[1] < insns[2], "{insns:?}");
     let again = place.run("report one.plumb");

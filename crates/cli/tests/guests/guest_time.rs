@@ -7,7 +7,7 @@ use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::span::StageKind;
 
-/// Datagrams that `ask` sends, each of which is answered.
+/// Datagrams that `ask` sends; each is answered.
 const ASKED: u64 = 3;
 /// What the two send together, so that as many are received.
 const PACKETS: u64 = 2 * ASKED;
@@ -209,8 +209,8 @@ fn what_measuring_costs() {
     }
 }
 
-/// Check that several instruments share the blocks without any: each arm has as many of these as
-/// of each instrument, and every instrument is compared with them.
+/// Check that several instruments share the blocks without any: each arm has as many of them as of
+/// each instrument, and every instrument is compared with them.
 #[test]
 fn several_instruments_share_the_bare_blocks() {
     if !crate::common::has_guests() {

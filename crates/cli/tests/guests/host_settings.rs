@@ -7,14 +7,19 @@ use netplumb_model::hosts::{BUSY, INTERRUPTS, THROUGHPUT, TURN, TURNS};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 
-/// What was printed, lines joined: where they are wrapped depends on what is in them.
+/// The output with lines joined: where they are wrapped depends on their contents.
 fn in_a_line(ran: &Ran) -> String {
     let words: Vec<&str> = ran.stdout.split_whitespace().collect();
     words.join(" ")
 }
 
 /// The figure of an arm's only block.
-fn of(recording: &Recording, arm: &str, quantity: &Declared, label: Option<&str>) -> f64 {
+fn figure_of_arm(
+    recording: &Recording,
+    arm: &str,
+    quantity: &Declared,
+    label: Option<&str>,
+) -> f64 {
     let arm = recording.arms.iter().position(|a| a.name == arm);
     let arm = arm.unwrap_or_else(|| panic!("{:?}", recording.arms)) as u32;
     let mut its = recording.scalars_of(quantity).filter(|scalar| {
@@ -40,7 +45,7 @@ fn settings_act() {
         ))
         .code(0);
     let recording = place.recording("x.plumb");
-    let irqs = |arm| of(&recording, arm, &INTERRUPTS, Some("receiver"));
+    let irqs = |arm| figure_of_arm(&recording, arm, &INTERRUPTS, Some("receiver"));
     // It also sends more slowly, so that a block is longer.
     assert!(irqs("rx-usecs=150") > 2.0 * irqs("rx-usecs=1000"));
     for notes in recording.notes.values() {
@@ -52,17 +57,17 @@ fn settings_act() {
     }
     place
         .run(
-            "bench request --turns 10 --blocks 1 -o x.plumb --throttle off --napi-defer-hard-irqs 1 --napi-in rx \
+            "bench request --link virtio-net --turns 10 --blocks 1 -o x.plumb --napi-defer-hard-irqs 1 --napi-in rx \
              --gro-flush-timeout 0,200us",
         )
         .code(0);
     let recording = place.recording("x.plumb");
-    let turn = |arm| of(&recording, arm, &TURN, Some("median"));
+    let turn = |arm| figure_of_arm(&recording, arm, &TURN, Some("median"));
     let longer = turn("gro_flush_timeout=200us") - turn("gro_flush_timeout=0");
     assert!((100e3..250e3).contains(&longer), "{longer}");
 }
 
-/// Check that a setting that can't act here is said not to, and that a driver's refusal has its
+/// Check that a setting that can't act here is reported, and that a driver's refusal has its
 /// reason.
 #[test]
 fn what_devices_cannot() {
@@ -87,7 +92,7 @@ fn what_devices_cannot() {
         ("--link virtio-net --coalesce rx-usecs=50", 3, "refuses rx-usecs=50"),
         ("--feature speed=on", 2, "no feature `speed`"),
         ("--rings rx=256 --rings rx=100000", 3, "arm rings.rx=100000: in the guest"),
-        ("--feature tx-lockless=on", 3, "[fixed]; leave it out"),
+        ("--feature tx-vlan-stag-hw-insert=on", 3, "[fixed]; leave it out"),
         ("--module-options e1000=Speeed=1", 2, "has no option `Speeed`; it has"),
         ("--module-options veth=x=1", 2, "veth has no option"),
         ("--module-options nothing=x=1", 2, "no module `nothing`"),
@@ -198,7 +203,7 @@ const STUDIES: &[Study] = &[
     ("jumbo", 2, &[("mtu=9000", "mtu=1500", THROUGHPUT, None, 1.04, 1.1)]),
 ];
 
-/// An experiment whose blocks send a quarter: what it claims are ratios.
+/// An experiment whose blocks send a quarter: its claims are ratios.
 fn quarter(text: &str) -> String {
     let mut text = text.to_owned();
     for (whole, quarter) in [
@@ -212,6 +217,13 @@ fn quarter(text: &str) -> String {
     }
     text
 }
+
+/// Claims about hosts that are both busy.
+const DRAWS: [&str; 3] = [
+    "and so it does where both hosts are slow",
+    "A busy server answers at least 30% more requests from memory with offload",
+    "and so it does from a disk",
+];
 
 /// Check that every one of them ends with all claims held but what the study has otherwise, sends and receives
 /// as many bytes, and has its figures on the page. Under one seed of three and with a quarter of the payload, for
@@ -240,8 +252,13 @@ fn studies() {
             _ => 0,
         };
         // Where both ends are busy, one seed is one draw of a wide spread: its ratios are bounded below.
-        let is_draw = *name == "web-offload" && !netplumb_testkit::is_soak();
-        assert!(is_draw || ran.stdout.matches("fails:").count() == refuted, "{name}: {ran:?}");
+        let of_draws =
+            DRAWS.iter().filter(|says| ran.stdout.contains(&format!("fails:    {says}\n")));
+        let allowed = match netplumb_testkit::is_soak() {
+            true => 0,
+            false => of_draws.count(),
+        };
+        assert_eq!(ran.stdout.matches("fails:").count(), refuted + allowed, "{name}: {ran:?}");
         for word in ["not shown:", "no data:", "nothing to show"] {
             assert!(!ran.stdout.contains(word), "{name}: {ran:?}");
         }
@@ -251,8 +268,8 @@ fn studies() {
             assert_eq!(block.ledger.offered, block.ledger.delivered, "{name}");
         }
         for (arm, against, quantity, label, least, most) in *ratios {
-            let ratio =
-                of(&recording, arm, quantity, *label) / of(&recording, against, quantity, *label);
+            let ratio = figure_of_arm(&recording, arm, quantity, *label)
+                / figure_of_arm(&recording, against, quantity, *label);
             assert!((*least..=*most).contains(&ratio), "{name}: {ratio}");
         }
         let page = std::fs::read_to_string(place.path("x.html")).unwrap();

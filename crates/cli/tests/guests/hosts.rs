@@ -12,14 +12,14 @@ use netplumb_model::hosts::{
     BUSY, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, FRAMES, FRAMES_PER_POLL, INSTRUCTIONS,
     KERNEL_IDLE, MISSED, THROUGHPUT, TURN, TURNS,
 };
-use netplumb_model::quantity::{Declared, Of};
+use netplumb_model::quantity::{Declared, Subject};
 use netplumb_model::recording::Recording;
 
-/// All that a recording says of its blocks, and the times of its frames.
+/// A recording's figures of its blocks, and the times of its frames.
 fn figures(recording: &Recording) -> BTreeMap<String, String> {
     let mut figures = BTreeMap::new();
-    // Those of the run are of QEMU itself.
-    for scalar in recording.scalars.iter().filter(|s| s.of != Of::Run) {
+    // Figures of the run are QEMU's own.
+    for scalar in recording.scalars.iter().filter(|s| s.of != Subject::Run) {
         let quantity = &recording.quantities[scalar.quantity as usize].name;
         let key = format!("{:?} {quantity} {:?}", scalar.of, scalar.item.label);
         figures.insert(key, format!("{:?}", scalar.value));
@@ -42,8 +42,8 @@ fn mean(recording: &Recording, quantity: &Declared, label: Option<&str>) -> f64 
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Check that three runs of one plan are the same to the nanosecond, one of them from a cold boot and
-/// one on a busy machine, and that throughput is below that of the wire and near it.
+/// Check that three runs of one plan are the same to the nanosecond, one of them from a cold boot and one on a busy
+/// machine, and that throughput is a little below the wire's.
 #[test]
 fn the_same_every_time() {
     if !crate::common::has_guests() {
@@ -103,7 +103,7 @@ fn turns_losses_and_seeds() {
         assert!(mean(&recording, &TURNS, None) > 0.0);
         mean(&recording, &TURN, Some("least"))
     };
-    // 128 us is the interval of interrupts of these NICs: multiples of it hide the wire.
+    // 128 us is the interrupt interval of these NICs: multiples of it hide the wire.
     let (short, long) = (turn("--wire-delay 1us"), turn("--wire-delay 5ms"));
     let longer = long - short;
     assert!((9.6e6..10.4e6).contains(&longer), "{short} {long}");
@@ -131,7 +131,7 @@ fn one_ends_all() {
         return;
     }
     let place = Place::new();
-    // So that what is killed below is at work, not booting.
+    // So that the run that is killed below is at work, not booting.
     place.run("bench stream --bytes 1M --blocks 1 -o x.plumb").code(0);
     for victim in 0..3 {
         let mut running =
@@ -202,7 +202,7 @@ fn instructions_of_both() {
         assert!((362..400).contains(&block.ledger.offered), "{block:?}");
         assert!(block.ledger.closes());
     }
-    // What the wire says of a host is what the plugin counted, but for the instructions of the marks.
+    // The wire's count for a host is the plugin's, except for the instructions of the marks.
     let sum = |recording: &Recording, quantity: &Declared, host: &str| -> u64 {
         let scalars = recording.scalars_of(quantity);
         let of_host = scalars.filter(|scalar| scalar.item.label.as_deref() == Some(host));
@@ -222,7 +222,7 @@ fn instructions_of_both() {
     };
     for (function, tx, rx) in [
         ("tcp_sendmsg_locked", true, false),
-        // The sender reads a byte as well, by which the receiver says that it has everything.
+        // The sender also reads a byte, by which the receiver signals that it has everything.
         ("tcp_recvmsg_locked", true, true),
         ("skb_gro_receive", false, true),
         ("tcp_ack", true, true),
@@ -231,10 +231,10 @@ fn instructions_of_both() {
         let found = [Direction::Tx, Direction::Rx].map(|direction| has(direction, function));
         assert_eq!(found, [tx, rx], "{function}");
     }
-    let told = place.run("report 1.plumb");
-    told.code(0);
+    let report = place.run("report 1.plumb");
+    report.code(0);
     for word in ["Instrument wire", "Instrument exact", "tcp tx", "tcp rx", "per KiB"] {
-        assert!(told.stdout.contains(word), "{word}: {told:?}");
+        assert!(report.stdout.contains(word), "{word}: {report:?}");
     }
     let same = place.run("diff 1.plumb 2.plumb --clock exact");
     same.code(0);
@@ -269,8 +269,8 @@ fn connections_and_echoes() {
     assert!((20e3..400e3).contains(&small), "{small}");
     let on_the_wire = 6.0 * 12_304.0;
     assert!(large > small + on_the_wire, "{small} {large}");
-    // 34 frames in either direction, each while the ones before are read; to sum 50,000 bytes in a program that
-    // takes its time for each is not part of it.
+    // 34 frames in either direction, each while the ones before are read; summing 50,000 bytes in a slow program is not
+    // part of it.
     let largest = turn(50_000);
     assert!((60.0 * 12_304.0..1_500e3).contains(&largest), "{largest}");
 }
@@ -351,8 +351,8 @@ fn dropped_by_the_nic() {
     assert_eq!(mean(&longer, &MISSED, Some("receiver")), 0.0);
 }
 
-/// Check that the kernel's own account of a host's idle time goes with the time in which it executes nothing: what it
-/// does to become idle is idle to it.
+/// Check that the kernel's own account of a host's idle time goes with the time in which it executes nothing: its work
+/// to become idle is idle to it.
 #[test]
 fn idle_by_the_kernel() {
     if !crate::common::has_guests() {
@@ -380,7 +380,7 @@ fn a_boot_that_fails_is_not_repeated() {
     command.args(["--cmdline", "rdinit=/nonexistent panic=0"]);
     let ran = Running::start(&mut command).finish();
     ran.code(1).says(&["arm tso=on tx_shift=0: the guest's kernel panicked"]);
-    // Of both hosts.
+    // Both hosts boot.
     assert_eq!(ran.stderr.matches("booting").count(), 2, "{ran:?}");
     assert_eq!(place.processes(), [""; 0]);
     assert_eq!(place.files(), [""; 0]);
@@ -400,7 +400,7 @@ fn what_cannot_be() {
         ("bench stream --wire-loss 90%", "at most 50%"),
         ("bench stream --hosts 3", "2"),
         ("bench stream --wire-rate 100G --wire-delay 0", "too short"),
-        ("bench stream --quick", "clock of instructions"),
+        ("bench stream --quick", "virtual time"),
         ("bench stream --size 100", "--write-bytes"),
         ("bench request --turns 0", "expected 1 to"),
         ("bench stream --connections 65", "expected 1 to 64"),

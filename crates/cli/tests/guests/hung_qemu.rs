@@ -1,5 +1,5 @@
-//! A QEMU that never gets anywhere, in each of the ways there are: `--timeout` holds, and
-//! neither it nor what it started is left.
+//! A QEMU that never gets anywhere, in each of the ways there are: `--timeout` holds, and neither
+//! it nor its children are left.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +55,7 @@ fn has_python() -> bool {
     is_there
 }
 
-/// Check that each of them ends at the limit, with an error that says what to try.
+/// Check that each of them ends at the limit, with an error that has a remedy.
 #[test]
 fn the_limit_holds() {
     if !crate::common::has_guests() || !has_python() {
@@ -81,7 +81,7 @@ fn the_limit_holds() {
     }
 }
 
-/// Check that the limit is also that of a QEMU which does not print its version, and works otherwise.
+/// Check that the limit also applies to a QEMU that does not print its version, and works otherwise.
 #[test]
 fn the_version() {
     if !crate::common::has_guests() {

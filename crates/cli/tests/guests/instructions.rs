@@ -1,4 +1,4 @@
-//! Instructions of functions: that they are what was executed, and add up to what is counted.
+//! Instructions of functions: they are the executed ones, and add up to the counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -109,9 +109,9 @@ fn lines_of_the_kernel() {
         found.unwrap().clone()
     };
     assert_eq!(named(&without).source, None);
-    let told = place.run("report without.plumb --lines udp_sendmsg");
-    told.code(0);
-    crate::common::prints(&told, &["plumb kernel add", "--debug"]);
+    let report = place.run("report without.plumb --lines udp_sendmsg");
+    report.code(0);
+    crate::common::prints(&report, &["plumb kernel add", "--debug"]);
 
     fs::create_dir_all(folder.join("debug/modules")).unwrap();
     // As long as the function, and no longer.
@@ -139,17 +139,17 @@ fn lines_of_the_kernel() {
     let lines: Vec<u32> = code.insns.iter().map(|insn| line(insn.source.unwrap())).collect();
     assert_eq!(lines[0], 10);
     assert!(lines.len() > 50 && lines[1..].iter().all(|line| *line == 20), "{lines:?}");
-    let told = place.run("report with.plumb --lines udp_sendmsg");
-    told.code(0);
-    crate::common::prints(&told, &["net/ipv4/udp.c:10", "of all packets of the arm"]);
-    assert!(!told.stdout.contains("of no line"), "{}", told.stdout);
+    let report = place.run("report with.plumb --lines udp_sendmsg");
+    report.code(0);
+    crate::common::prints(&report, &["net/ipv4/udp.c:10", "of all packets of the arm"]);
+    assert!(!report.stdout.contains("of no line"), "{}", report.stdout);
     // No other function is in it.
     let others = with.functions.iter().filter(|f| f.source.is_some()).count();
     assert_eq!(others, 1);
 }
 
-/// Check that a program's instructions are those in its file, byte by byte, executed as often as they should
-/// be; that they add up, with those of libraries; and that the recording has the source.
+/// Check that a program's instructions are those in its file, byte by byte, executed as often as they should be; that
+/// they add up, libraries included; and that the recording has the source.
 #[test]
 fn of_a_program() {
     if !crate::common::has_guests() {

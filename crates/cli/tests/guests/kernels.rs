@@ -39,8 +39,8 @@ fn arm<'v, 'r>(
 }
 
 /// Check that in every flavour what receives a packet is the receiver's, in a softirq; that
-/// PREEMPT_RT makes sending and receiving dearer than the same source without it, mostly in
-/// what it replaces: locks, and what keeps a task on its CPU; and that the layers and contexts
+/// PREEMPT_RT makes sending and receiving dearer than the same source without it, mostly in the
+/// parts that it replaces: locks, and pinning a task to its CPU; and that the layers and contexts
 /// add up.
 #[test]
 fn flavours() {
@@ -73,7 +73,7 @@ fn flavours() {
                     each(rx, rx.total),
                     each(rx, softirq)
                 ));
-                // The most of it is the system call, and TCP's answer.
+                // Most of it is the system call, and TCP's answer.
                 assert!(softirq * 4 > rx.total, "{proto} {kernel}: {:?}", rx.contexts);
                 if proto == Proto::Udp {
                     assert_eq!(tx.contexts.get(&NET_RX), None, "{kernel}");
@@ -132,8 +132,8 @@ fn interrupts_in_threads() {
         for context in [NET_RX, Context::OtherTask, Context::Hardirq, Context::Task] {
             assert!(rx.contexts.contains_key(&context), "{kernel}: {:?}", rx.contexts);
         }
-        // The driver's watchdog has the device interrupt without a packet, but not now: guests go
-        // on at a moment far from it.
+        // The driver's watchdog has the device interrupt without a packet, but not now: guests
+        // resume at a moment far from it.
         let mut handled: BTreeMap<Direction, u64> = BTreeMap::new();
         for cost in &recording.costs {
             let function = recording.nodes[cost.node as usize].function;

@@ -1,5 +1,5 @@
-//! The program that is compared before and after a loop was removed from it, beside what callgrind
-//! counts of it.
+//! The program that is compared before and after a loop was removed from it, and callgrind's
+//! counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +32,7 @@ fn by_callgrind(text: &str) -> Costs {
         } else if let Some(calls) = line.strip_prefix("calls=") {
             let calls: u64 = calls.split(' ').next().unwrap().parse().unwrap();
             costs.entry(called.clone()).or_default().0 += calls;
-            // The cost of what was called.
+            // The cost of the callee.
             lines.next();
         } else if let Some((at, cost)) = line.split_once(' ')
             && let (Ok(at), Ok(cost)) = (at.parse(), cost.parse::<u64>())
@@ -81,8 +81,8 @@ fn but_for_faults(ours: &Costs, counted: &Costs) -> u64 {
     more
 }
 
-/// Check that calls and the cost of each line of the program are those that callgrind counts, to the
-/// instruction, and that the change saves what it should where it should.
+/// Check that calls and the cost of each line of the program match callgrind's, to the instruction, and that the change
+/// saves what it should where it should.
 #[test]
 fn as_callgrind_counts() {
     if !crate::common::has_guests() {

@@ -9,8 +9,8 @@ fn names(recording: &Recording) -> Vec<&str> {
     recording.arms.iter().map(|a| a.name.as_str()).collect()
 }
 
-/// Check that the sizes that help gives as examples are taken: they get past what is asked,
-/// to a kernel that is not there.
+/// Check that the sizes that help gives as examples are accepted: they get as far as a kernel that
+/// is not there.
 #[test]
 fn sizes_of_the_help() {
     let place = Place::new();
@@ -56,12 +56,12 @@ fn an_offload_without_anything_to_do() {
         assert!(inert["offload.gro"].contains("nothing to merge"));
         assert!(inert["offload.tso"].contains("TCP"));
     }
-    let told = "gro could not act: one packet at a time, nothing to merge";
+    let note = "gro could not act: one packet at a time, nothing to merge";
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat(&ran.stdout).contains(told), "{}", ran.stdout);
+    assert!(flat(&ran.stdout).contains(note), "{}", ran.stdout);
     let diff = place.run("diff gro.plumb");
     diff.code(0);
-    // To have it costs something: packets then take the way that leads there.
+    // GRO has a cost of its own: packets then take the way to it.
     let costs = "gro: one packet at a time, nothing to merge; the difference is what having it \
                  costs";
     assert!(flat(&diff.stdout).contains(costs), "{}", diff.stdout);
@@ -73,7 +73,7 @@ fn an_offload_without_anything_to_do() {
     }
 }
 
-/// Check that there is no warning about settings which had an effect: a segment that TCP has to
+/// Check that there is no warning about settings that had an effect: a segment that TCP has to
 /// split, a packet larger than one of the MTUs, and rules that it passes.
 #[test]
 fn settings_that_act() {

@@ -37,6 +37,7 @@ mod qemus;
 mod rules;
 mod sampled;
 mod second_opinion;
+mod small_kernel;
 mod states;
 mod targets;
 mod trace;

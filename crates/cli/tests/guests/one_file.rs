@@ -10,8 +10,8 @@ use netplumb_model::arch::Arch;
 
 const WORDS: &str = "path -q --link lo --proto udp --packets 20 --blocks 1 -o x.plumb";
 
-/// Check that a copy of the program boots guests with the agent that `scripts/embed.sh` put into it, and
-/// that one without an agent says so, with what to do.
+/// Check that a copy of the program boots guests with the agent that `scripts/embed.sh` put into it, and that one
+/// without an agent reports it, with what to do.
 #[test]
 fn a_copy_of_the_program() {
     if !crate::common::has_guests() {

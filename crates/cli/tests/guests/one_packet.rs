@@ -41,8 +41,8 @@ fn tracks(trace: &Value) -> BTreeMap<(u64, u64), Vec<Slice>> {
     tracks
 }
 
-/// Check that slices lie within each other or apart: what begins ends before what it
-/// began in. Returns how many lie in another.
+/// Check that slices lie within each other or apart: a slice ends before the one that it began in.
+/// Returns how many lie in another.
 fn nested(slices: &[Slice]) -> usize {
     // Microseconds with three decimals.
     const ROUNDING: f64 = 0.0005;

@@ -86,7 +86,7 @@ fn what_cannot_be() {
         ("--link veth --wire-rate 1G", "between two NICs of QEMU"),
         ("--link cdc-ncm --wire-delay 1us", "expected virtio-net"),
         ("--link e1000 --wire-loss 1%", "never sent again"),
-        ("--link e1000 --wire-rate 1G --quick", "clock of instructions"),
+        ("--link e1000 --wire-rate 1G --quick", "virtual time"),
         ("--link e1000 --wire-rate 1", "from 100k to 100G"),
     ] {
         let ran = place.run(&format!("path {words}"));

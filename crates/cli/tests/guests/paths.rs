@@ -45,9 +45,8 @@ fn all_arms(link: &str) {
     }
 }
 
-/// Check what holds for a whole recording: it is complete, nothing was lost, every
-/// packet is accounted for, and what was counted block by block apart from the
-/// functions is their sum.
+/// Check what holds for a whole recording: it is complete, nothing was lost, every packet is
+/// accounted for, and the counts of blocks, taken apart from the functions, are their sum.
 fn check_sums(recording: &Recording) {
     assert!(recording.complete);
     assert!(recording.losses.is_empty(), "{:?}", recording.losses);
@@ -61,7 +60,7 @@ fn check_sums(recording: &Recording) {
             of_block.fold((0, 0), |(calls, insns), cost| (calls + cost.calls, insns + cost.own));
         assert_eq!(insns, block.kernel(), "self costs of {arm}");
         assert_eq!(calls, block.entered, "calls of {arm}");
-        // Those of the sleeper that the window began or ended in.
+        // Calls of the sleeper that were under way when the window began or ended.
         assert!(block.entered - block.returned < 100, "{arm}: {block:?}");
     }
 }
@@ -132,7 +131,7 @@ fn forwarded(link: &str) {
         let calls =
             view.functions.iter().find(|f| view.name(f.function) == function).map(|f| f.calls);
         assert_eq!(calls, Some(packets), "{function}");
-        // The ends are no part of the router.
+        // The ends are not part of the router.
         for end in ["udp_sendmsg", "udpv6_sendmsg", "udp_recvmsg"] {
             assert!(view.functions.iter().all(|f| view.name(f.function) != end));
         }

@@ -60,7 +60,7 @@ int main(void)
 }
 "#;
 
-/// Check that calls are those of the library that was loaded, if two have equal pages and take each
+/// Check that calls belong to the library that was loaded, if two have equal pages and take each
 /// other's place.
 #[test]
 fn libraries_of_one_source() {
@@ -152,7 +152,7 @@ int main(int n, char **words)
 }
 "#;
 
-/// Check that a forked process goes on in the functions that its parent is in, and does not call them again.
+/// Check that a forked process continues in its parent's functions, and does not call them again.
 #[test]
 fn forks_threads_and_signals() {
     if !crate::common::has_guests() {
@@ -254,8 +254,8 @@ func main() {
 }
 "#;
 
-/// Check that calls of goroutines are as many as there were, wherever their stacks are moved to and on
-/// whichever thread they go on, and that a function costs no less than what it calls.
+/// Check that calls of goroutines are as many as there were, wherever their stacks are moved to and on whichever thread
+/// they continue, and that a function costs no less than its callees.
 #[test]
 fn goroutines() {
     if !crate::common::has_guests() {

@@ -9,7 +9,7 @@ use netplumb_model::class::Direction;
 use netplumb_model::recording::Recording;
 
 const PLANTED_NS: f64 = 20_000.0;
-/// The share of it that a stage may be off by.
+/// Tolerance of a stage, as a share of the planted delay.
 const OFF: f64 = 0.05;
 const BLOCKS: u32 = 20;
 /// Blocks that have to be right.
@@ -39,15 +39,15 @@ fn means(recording: &Recording, arm: u32) -> Vec<BTreeMap<(Direction, String), f
 }
 
 /// What an arm's guest reported on the sender's queueing discipline.
-fn told(recording: &Recording, arm: &str) -> Option<String> {
+fn qdisc_fact(recording: &Recording, arm: &str) -> Option<String> {
     let number = recording.arms.iter().position(|a| a.name == arm).unwrap();
     let notes = recording.notes.get(&(number as u32))?;
     notes.facts.get("qdisc.tx0").cloned()
 }
 
-/// Check that 20 us more of netem's delay on the sender's egress are 20 us more in
-/// `qdisc wait`, and in the total of what is sent, and nowhere else. What netem itself
-/// takes, and its timer, is in both arms.
+/// Check that 20 us more of netem's delay on the sender's egress are 20 us more in `qdisc wait`,
+/// and in the total of sent packets, and nowhere else. netem's own cost, and its timer's, is in
+/// both arms.
 #[test]
 fn a_delay_is_a_wait_in_the_qdisc() {
     if !has_guests() {
@@ -60,7 +60,7 @@ fn a_delay_is_a_wait_in_the_qdisc() {
     let recording = place.recording("planted.plumb");
     let names: Vec<&str> = recording.arms.iter().map(|a| a.name.as_str()).collect();
     assert_eq!(names, ["qdisc=netem delay 10us", "qdisc=netem delay 30us"]);
-    let read_back = &told(&recording, "qdisc=netem delay 30us").unwrap();
+    let read_back = &qdisc_fact(&recording, "qdisc=netem delay 30us").unwrap();
     // It shows the delay in whole microseconds, rounded down.
     assert!(read_back.starts_with("netem") && read_back.contains("delay"), "{read_back}");
     for block in &recording.blocks {
@@ -69,7 +69,7 @@ fn a_delay_is_a_wait_in_the_qdisc() {
     }
 
     let (before, after) = (means(&recording, 0), means(&recording, 1));
-    let (mut right, mut told) = (0, String::new());
+    let (mut right, mut report) = (0, String::new());
     for (number, (before, after)) in before.iter().zip(&after).enumerate() {
         assert!(before.keys().eq(after.keys()), "{before:?}\n{after:?}");
         assert!(before.len() > 8, "{before:?}");
@@ -80,10 +80,10 @@ fn a_delay_is_a_wait_in_the_qdisc() {
                 *direction == Direction::Tx && ["qdisc wait", "total"].contains(&name.as_str());
             let expected = if planted { PLANTED_NS } else { 0.0 };
             if number == 0 {
-                told += &format!("{direction} {name}: {after:.0} ns, {grown:+.0} ns\n");
+                report += &format!("{direction} {name}: {after:.0} ns, {grown:+.0} ns\n");
             }
             if (grown - expected).abs() > OFF * PLANTED_NS {
-                told += &format!(
+                report += &format!(
                     "block {number}: {direction} {name}: {grown:+.0} ns, not {expected:+.0}\n"
                 );
                 as_planted = false;
@@ -91,12 +91,12 @@ fn a_delay_is_a_wait_in_the_qdisc() {
         }
         right += u32::from(as_planted);
     }
-    tell(&format!("{right} of {BLOCKS} blocks as planted\n{told}"));
-    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
+    tell(&format!("{right} of {BLOCKS} blocks as planted\n{report}"));
+    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{report}");
 }
 
-/// Check that what netem loses, which no protocol counts, is a cause in the ledger by either
-/// clock, and that what is late is not lost.
+/// Check that netem's losses, which no protocol counts, are a cause in the ledger by either clock,
+/// and that late packets are not lost.
 #[test]
 fn a_loss_is_named() {
     if !has_guests() {
@@ -153,9 +153,9 @@ fn instructions_of_queueing_disciplines() {
         assert_eq!(names, ["qdisc=own", "qdisc=pfifo", "qdisc=fq"]);
         let fact = |key: &str| recording.environment.get(key).cloned().unwrap_or_default();
         assert!(fact("guest.modules").contains("sch_fq"));
-        let fq = told(&recording, "qdisc=fq").unwrap();
+        let fq = qdisc_fact(&recording, "qdisc=fq").unwrap();
         assert!(fq.starts_with("fq limit"), "{fq}");
-        assert_eq!(told(&recording, "qdisc=own"), None);
+        assert_eq!(qdisc_fact(&recording, "qdisc=own"), None);
         let mut arms = vec![BTreeMap::new(); 3];
         for cost in recording.costs.iter().filter(|c| c.direction == Direction::Tx) {
             let arm = recording.blocks[cost.block as usize].arm as usize;
@@ -241,8 +241,8 @@ fn as_root_between_namespaces() {
     assert_eq!(waited(0), 0);
     assert!(waited(1) > 0);
     let arm = &recording.arms[1].name;
-    let told = told(&recording, arm).unwrap();
-    assert!(told.starts_with("tbf rate 800Mbit"), "{told}");
+    let fact = qdisc_fact(&recording, arm).unwrap();
+    assert!(fact.starts_with("tbf rate 800Mbit"), "{fact}");
     assert_eq!(recording.environment["net.veth.ipv4.sender.tx0.qdisc"], "noqueue");
 
     let lacks = path(&place, "path --lab netns --duration 1s", &["no_such_thing"]);

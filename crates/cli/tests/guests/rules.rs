@@ -25,7 +25,7 @@ fn output(family: &str, rest: &str) -> String {
     )
 }
 
-/// Rules, each of which needs modules that no other one does, and what is loaded then.
+/// Rules that each need modules that no other one does, and the modules loaded then.
 const NEEDED: &[(&str, &str, &str, &str)] = &[
     ("log", "ip", "log prefix \"x\"", "nft_log"),
     ("reject", "inet", "udp dport 9 reject with icmpx admin-prohibited", "nft_reject_inet"),

@@ -30,7 +30,7 @@ fn sums<'r>(recording: &'r Recording, costs: impl Iterator<Item = &'r Cost>) -> 
     sums
 }
 
-/// What an arm has in all.
+/// The sum of an arm.
 fn whole(sums: &Sums, arm: u32) -> u64 {
     sums.range((arm, 0)..=(arm, u32::MAX)).map(|(_, n)| n).sum()
 }
@@ -41,7 +41,7 @@ fn seeds(recording: &Recording) -> Vec<u64> {
     of.map(|scalar| scalar.value as u64).collect()
 }
 
-/// The functions of which samples differ, if there are any.
+/// The functions whose samples differ, if there are any.
 fn differs(before: &Recording, after: &Recording) -> Option<String> {
     let parts = [before, after].map(|r| r.part(SAMPLED.instrument));
     let sides =
@@ -75,9 +75,8 @@ fn same(first: &Recording, again: &Recording) {
 const PERIOD: u64 = 200;
 
 /// Check that samples are unbiased: for 19 of 20 seeds the exact shares of at least 93 % of the
-/// functions lie in the 95 % interval of their samples. That no sample is lost where a timer
-/// would take it later, that another run gives the very same ones, and that they change nothing
-/// of what is counted.
+/// functions lie in the 95 % interval of their samples. That no sample is lost where a timer would
+/// take it later, that another run gives the very same ones, and that they don't change the counts.
 #[test]
 fn shares_are_unbiased() {
     if !crate::common::has_guests() {
@@ -139,7 +138,7 @@ fn shares_are_unbiased() {
         let covered = covered.count() as f64 / executed.len() as f64;
         println!("seed {seed}: {covered:.4} of {} functions", executed.len());
         good += u32::from(covered >= 0.93);
-        // The same against the same: what seeds make is no change.
+        // The same against the same: differences by seed are not changes.
         let after = if seed == 20 { &first } else { &of_seed };
         flagged.extend(differs(&before, after).map(|names| format!("seed {seed}: {names}")));
         before = of_seed;
@@ -202,8 +201,8 @@ fn outputs() {
     place.nothing_runs();
 }
 
-/// Check that an experiment file samples guests, beside what is counted and what is timed in
-/// others, and that one that can't is refused with its line.
+/// Check that an experiment file samples guests, beside counted and timed instruments, and that one
+/// that can't is refused with its line.
 #[test]
 fn experiments() {
     if !crate::common::has_guests() {
@@ -219,11 +218,11 @@ fn experiments() {
     place.write("sampled.toml", file);
     let ran = place.run("run -q sampled.toml -o x.plumb");
     // Of both instruments, at the end.
-    let told: Vec<&str> = ran.code(0).stdout.split_whitespace().collect();
-    let told = told.join(" ");
-    let concluded = told.matches("In short: ").count();
-    assert_eq!(concluded, 1, "{told}");
-    let (_, end) = told.split_once("In short: ").unwrap();
+    let words: Vec<&str> = ran.code(0).stdout.split_whitespace().collect();
+    let text = words.join(" ");
+    let concluded = text.matches("In short: ").count();
+    assert_eq!(concluded, 1, "{text}");
+    let (_, end) = text.split_once("In short: ").unwrap();
     let says = ["Counted, the largest are udp tx ", "; sampled, "];
     assert!(says.iter().all(|words| end.contains(words)), "{end}");
     assert!(!end.contains("(not measured)"), "{end}");
@@ -318,12 +317,12 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Within so many percentage points of the mean of a timer's samples by all periods.
+/// Tolerance in percentage points around the mean of a timer's samples by all periods.
 const POINTS: f64 = 3.0;
-/// Of so many functions that the timer blames most.
+/// Functions to check, the ones that the timer blames most.
 const BLAMED: usize = 8;
-/// So many periods, each longer than the one before by the square root of 2, from here on: none was chosen
-/// for what it shows. They are prime.
+/// Periods to try, each longer than the one before by the square root of 2: none was chosen for its result. They are
+/// prime.
 const PERIODS: u32 = 8;
 const SHORTEST_NS: f64 = 16_000.0;
 
@@ -334,8 +333,8 @@ fn periods() -> Vec<u64> {
     (0..PERIODS).map(next).collect()
 }
 
-/// Check that samples as a timer would take them are those that one takes: the kernel's
-/// `cpu-clock` in such a guest, by the mean of several periods.
+/// Check that samples as a timer would take them match a timer's: the kernel's `cpu-clock` in such
+/// a guest, by the mean of several periods.
 #[test]
 fn a_timer_agrees() {
     if !crate::common::has_guests() {

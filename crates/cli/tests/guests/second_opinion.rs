@@ -22,9 +22,9 @@ use netplumb_model::arch::Arch;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording};
 
-/// How far a function may be off, instructions per call on average: a mean of 400
-/// calls, of which a few may have met a slower path in one of the two boots, by a
-/// clock that rounds to whole nanoseconds.
+/// How far a function may be off, instructions per call on average: a mean of 400 calls, a few of
+/// them perhaps on a slower path in one of the two boots, by a clock that rounds to whole
+/// nanoseconds.
 const BOUND_INSNS: f64 = 0.5;
 /// Fewer agreeing functions prove too little.
 const MIN_FUNCTIONS: usize = 10;
@@ -163,7 +163,7 @@ struct Row<'a> {
     min_ns: u64,
     /// The time, as instructions.
     raw: f64,
-    /// What is known beforehand of the probe's cost, relative to that of others.
+    /// The probe's expected cost, relative to the others'.
     known: f64,
 }
 

@@ -131,7 +131,7 @@ fn other_files() {
     assert!(place.path("link").is_symlink());
     let page = fs::read(place.path("page")).unwrap();
     assert!(page.starts_with(b"<!doctype html>"));
-    // What it replaces keeps its permissions.
+    // The replaced file keeps its permissions.
     fs::set_permissions(place.path("page"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .unwrap();
     report("--html page").code(0);
@@ -162,7 +162,7 @@ fn other_files() {
     assert_eq!(fs::read(place.path("x.plumb")).unwrap(), before);
 }
 
-/// Check that every earlier recording is kept, and that the output says where.
+/// Check that every earlier recording is kept, and that the output has its path.
 #[test]
 fn no_recording_is_lost() {
     if !crate::common::has_guests() {
@@ -213,7 +213,7 @@ fn a_second_run_is_refused() {
     place.run(&format!("{SHORT} -o x.plumb")).code(0);
 }
 
-/// Check that of two runs started at once exactly one continues, every time.
+/// Check that exactly one of two runs started at once continues, every time.
 #[test]
 fn two_at_once() {
     if !crate::common::has_guests() {

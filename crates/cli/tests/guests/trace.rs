@@ -3,9 +3,10 @@
 use std::process::Command;
 
 use crate::common::{Place, has_guests};
+use netplumb_model::calls::COUNTED;
 use netplumb_model::class::Context;
 use netplumb_model::recording::Recording;
-use netplumb_model::trace::{COUNTED, Flags, Trace};
+use netplumb_model::trace::{Flags, Trace};
 use netplumb_report::analysis::classes;
 
 /// A program that calls `outer` four times, which calls `inner` and, the third time, maps and
@@ -49,7 +50,7 @@ fn compile(place: &Place) {
 }
 
 /// What a block's calls add up to by the scalars of the trace.
-fn told(recording: &Recording) -> (u64, u64) {
+fn traced_sums(recording: &Recording) -> (u64, u64) {
     let calls: f64 = recording.scalars_of(&COUNTED.calls).map(|s| s.value).sum();
     let sums = recording.scalars_of(&COUNTED.cost);
     let sums = sums.filter(|s| s.item.label.as_deref() == Some("sum"));
@@ -77,7 +78,7 @@ fn names<'r>(recording: &'r Recording, trace: &Trace) -> Vec<(usize, &'r str)> {
 }
 
 /// Check that the calls of a function in packets are the same in two runs, to the instruction, that
-/// they add up to what `plumb path` counts of it, and that what is below them is the kernel's path.
+/// they add up to `plumb path`'s counts, and that the kernel's path is below them.
 #[test]
 fn calls_in_packets() {
     if !has_guests() {
@@ -89,7 +90,7 @@ fn calls_in_packets() {
     place.run("path -q --packets 10 --blocks 1 -o c.plumb").code(0);
     let [a, b, c] = ["a.plumb", "b.plumb", "c.plumb"].map(|name| place.recording(name));
     assert_eq!((&a.traces, &a.trace_texts), (&b.traces, &b.trace_texts));
-    let (calls, insns) = told(&a);
+    let (calls, insns) = traced_sums(&a);
     assert_eq!((calls, insns), cost(&c, "ip_rcv"));
     assert_eq!((calls, insns), cost(&a, "ip_rcv"));
     assert_eq!(calls, 10);
@@ -122,7 +123,7 @@ fn counts(trace: &Trace, mut at: Option<u32>) -> bool {
 }
 
 /// Check that a function of a program is a tree with the kernel's calls below it, that the slowest
-/// call is the one that faults, and that a kernel's function is traced in the same program.
+/// call faults, and that a kernel's function is traced in the same program.
 #[test]
 fn calls_in_a_program() {
     if !has_guests() {
@@ -137,7 +138,7 @@ fn calls_in_a_program() {
     };
     let (shown, program) = trace("outer --depth 8 --slowest 1");
     assert!(shown.contains("4 calls of outer"), "{shown}");
-    assert_eq!(told(&program), cost(&program, "outer"));
+    assert_eq!(traced_sums(&program), cost(&program, "outer"));
     let kept: Vec<u64> = program.traces.iter().map(|t| t.number).collect();
     assert_eq!(kept, [0, 2]);
     assert_eq!(names(&program, &program.traces[0]), [(0, "outer"), (1, "inner")]);
@@ -147,9 +148,9 @@ fn calls_in_a_program() {
         assert!(slow.iter().any(|(_, name)| *name == wanted), "{slow:?}");
     }
     let (_, faults) = trace("handle_mm_fault --if insns>1000000");
-    let (calls, insns) = told(&faults);
+    let (calls, insns) = traced_sums(&faults);
     assert!(calls > 4, "{calls}");
-    // The agent's are none of the program's.
+    // The agent's faults are not the program's.
     let its_own: u64 = (faults.costs.iter())
         .filter(|cost| {
             let function = faults.nodes[cost.node as usize].function as usize;
@@ -167,11 +168,12 @@ fn calls_in_a_program() {
     let around = format!("../{}/p", folder.file_name().unwrap().display());
     for file in ["p", "./p", &absolute, &around] {
         let (_, called) = trace(&format!("{file}:main --depth 1"));
-        assert_eq!(told(&called).0, 1, "{file}");
+        assert_eq!(traced_sums(&called).0, 1, "{file}");
     }
 }
 
-/// A program that reads what it can and what it can't, and calls `work` with values of all kinds.
+/// A program whose reads and opens succeed and fail, and that calls `work` with values of all
+/// kinds.
 const VALUES: &str = r#"
 #include <errno.h>
 #include <fcntl.h>
@@ -200,15 +202,15 @@ int main(void)
 }
 "#;
 
-/// What the calls of a function are shown as, in order: its arguments, and what it returned.
+/// The calls of a function as they are shown, in order: arguments and return value.
 fn values(recording: &Recording) -> Vec<(String, String)> {
     let text = |id: Option<u32>| id.map_or(String::new(), |id| recording.text_of_trace(id).into());
     let first = recording.traces.iter().map(|trace| &trace.steps[0]);
     first.map(|step| (text(step.arguments), text(step.returned))).collect()
 }
 
-/// Check that arguments and return values are those that a program passed and saw, of its own functions
-/// and of the kernel's, that conditions compare them, and that they change no count.
+/// Check that arguments and return values are as a program passed and saw them, of its own functions and of the
+/// kernel's, that conditions compare them, and that they change no count.
 #[test]
 fn arguments_and_return_values() {
     if !has_guests() {
@@ -321,7 +323,7 @@ fn pages_to_read_ahead() {
         let nr_to_read = format!("nr_to_read={pages}, ");
         let calls = values(&place.recording("x.plumb"));
         let same = calls.iter().filter(|(all, _)| all.contains(&nr_to_read));
-        // What is read at the end of the file is less.
+        // A read at the end of the file is shorter.
         let at_least = calls.len().saturating_sub(1).max(2);
         assert!(same.count() >= at_least, "{}", ran.stdout);
     }

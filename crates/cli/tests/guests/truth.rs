@@ -1,9 +1,9 @@
 //! The `functions` instrument against the truth: in a guest whose nanoseconds are instructions, its
 //! figure for a function must equal what the `exact` instrument counted.
 //!
-//! The same traffic runs twice, in two boots: once with the plugin and without a
-//! probe, once with probes on all functions at once. The instrument's own cost is
-//! what it has measured itself; nothing here is fitted.
+//! The same traffic runs twice, in two boots: once with the plugin and without a probe, once with
+//! probes on all functions at once. The instrument's own cost is its own measurement; nothing here
+//! is fitted.
 
 // Also in what is no test itself.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -27,16 +27,16 @@ use netplumb_sys::clock::ARM64_COUNTER;
 
 /// How far a function may be off, instructions per call on average...
 const BOUND_INSNS: f64 = 10.0;
-/// ... or as a share of what it takes, whichever is more.
+/// ... or as a share of its time, whichever is more.
 const BOUND_SHARE: f64 = 0.03;
-/// What kprobes cost is not the same at every function: calls in the place of a return
-/// have one trampoline in common, and a cookie is found sooner or later. So much of what
-/// is taken off may be wrong.
+/// The cost of kprobes differs between functions: calls in the place of a return have one
+/// trampoline in common, and a cookie is found sooner or later. This share of the subtracted cost
+/// may be wrong.
 const BOUND_KPROBES: f64 = 0.1;
 /// What a reading of arm64's counter may be off by: it ticks at 62.5 MHz in QEMU 7.2, once in as many
 /// instructions, and always at the same place of calls that are the same.
 const TICK_INSNS: f64 = 16.0;
-/// What is taken off by that counter may be wrong by so much more: pairs of probes below net_rx_action take some
+/// The cost subtracted by that counter may be wrong by this much more: pairs of probes below net_rx_action take some
 /// four instructions of 652 more than on the empty functions, and the calibration's doubt is 0.8, here twice.
 const TICK_COST: f64 = (4.0 + 2.0 * 0.8) / 652.0;
 /// Fewer functions in agreement prove too little, over both protocols.
@@ -171,7 +171,7 @@ fn arm64_times_are_instructions() {
     agree_on("udp", UDP, None, KERNEL);
 }
 
-/// Check that what kprobe+kretprobe costs is known as well.
+/// Check that the cost of kprobe+kretprobe is known, too.
 #[test]
 fn times_by_kprobes_are_instructions() {
     agree("udp", UDP, Some(Mechanism::Kretprobe));
@@ -319,8 +319,8 @@ fn packets_are_told() {
     }
     for packet in 0..2 {
         let of: Vec<_> = steps.iter().filter(|s| s.packet == packet).collect();
-        let told: Vec<_> = of.iter().map(|s| s.name.as_str()).collect();
-        assert_eq!(told, names);
+        let step_names: Vec<_> = of.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(step_names, names);
         for pair in of.windows(2) {
             assert!(pair[0].begin_ns <= pair[1].begin_ns);
         }
@@ -336,8 +336,8 @@ fn packets_are_told() {
     assert!(opinion.windows.iter().all(|w| w.losses.is_empty()));
 }
 
-/// Over loopback the receiving softirq runs on top of the sender's system call. It is
-/// none of the sender's calls.
+/// Over loopback the receiving softirq runs on top of the sender's system call. It is not one of
+/// the sender's calls.
 fn contexts_are_separate(opinion: &SecondOpinion) {
     let softirq = Context::Softirq(Softirq::NetRx);
     let mut seen = 0;
@@ -372,7 +372,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Whether it does, as well as it can by that clock and mechanism.
+    /// Whether they agree, as well as that clock and mechanism allow.
     fn agrees(&self, is_by_ticks: bool, by_kprobes: bool) -> bool {
         let cost = (self.raw - self.corrected).abs();
         let bound = match (is_by_ticks, by_kprobes) {
@@ -469,7 +469,7 @@ fn assert_counts_instructions(opinion: &SecondOpinion) {
     assert!((clock - 1.0).abs() < 0.01, "a nanosecond is {clock} instructions");
 }
 
-/// What is sent, and how; none if it can't run here.
+/// The packets to send, and how; none if it can't run here.
 fn setup(proto: &str) -> Option<(Plan, Options)> {
     setup_with(proto, "debian")
 }

@@ -6,11 +6,11 @@ use std::path::Path;
 use crate::common::{Place, Ran};
 use netplumb_model::class::Direction;
 use netplumb_model::hosts::{BUSY, FROM_DISK, INSTRUMENT, RETRANSMITTED, THROUGHPUT, TURN, TURNS};
-use netplumb_model::quantity::{Declared, Of};
+use netplumb_model::quantity::{Declared, Subject};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::INSTRUCTIONS;
 
-/// Few requests, a hundred of which have the exact shares.
+/// Few requests: a hundred have the exact shares.
 const FEW: &str = "bench http -q --requests 100 --connections 8 --directories 1 --blocks 1";
 
 /// Whether there are guests, and a server for them.
@@ -23,7 +23,12 @@ fn can_serve() -> bool {
 }
 
 /// The value of an arm's only block.
-fn of(recording: &Recording, arm: &str, quantity: &Declared, label: Option<&str>) -> f64 {
+fn figure_of_arm(
+    recording: &Recording,
+    arm: &str,
+    quantity: &Declared,
+    label: Option<&str>,
+) -> f64 {
     let arm = recording.arms.iter().position(|a| a.name == arm);
     let arm = arm.unwrap_or_else(|| panic!("{:?}", recording.arms)) as u32;
     let mut its = recording.scalars_of(quantity).filter(|scalar| {
@@ -35,7 +40,7 @@ fn of(recording: &Recording, arm: &str, quantity: &Declared, label: Option<&str>
 
 /// All figures of blocks, and the times of frames.
 fn figures(recording: &Recording) -> BTreeSet<String> {
-    let scalars = recording.scalars.iter().filter(|s| s.of != Of::Run);
+    let scalars = recording.scalars.iter().filter(|s| s.of != Subject::Run);
     let mut all: BTreeSet<String> = scalars.map(|s| format!("{s:?}")).collect();
     for notes in recording.notes.values() {
         all.insert(notes.facts["wire.frames"].clone());
@@ -49,13 +54,13 @@ fn measured(place: &Place, words: &str) -> (Ran, Recording) {
     let recording = place.recording("x.plumb");
     for block in recording.blocks.iter().filter(|b| b.instrument == INSTRUMENT) {
         assert_eq!(block.ledger.offered, block.ledger.delivered, "{ran:?}");
-        // A hundred files of SPECweb99 have 14.7 KB each on average, most of which one of them has.
+        // A hundred files of SPECweb99 have 14.7 KB each on average; one of them has most of it.
         assert!((300_000..2_500_000).contains(&block.ledger.offered));
     }
     (ran, recording)
 }
 
-/// Check that a server sends what it is asked for, each time in the same time; that a slow one is
+/// Check that a server sends the requested files, each time in the same time; that a slow one is
 /// busy, and answers more if the NIC segments.
 #[test]
 fn files_come() {
@@ -68,17 +73,18 @@ fn files_come() {
     let (_, second) = measured(&place, words);
     assert_eq!(figures(&first), figures(&second));
     for arm in ["tso=on", "tso=off"] {
-        assert!(of(&first, arm, &BUSY, Some("sender")) > 0.95);
-        assert!(of(&first, arm, &BUSY, Some("receiver")) < 0.8);
-        assert_eq!(of(&first, arm, &RETRANSMITTED, None), 0.0);
-        let turns = of(&first, arm, &TURNS, None);
+        assert!(figure_of_arm(&first, arm, &BUSY, Some("sender")) > 0.95);
+        assert!(figure_of_arm(&first, arm, &BUSY, Some("receiver")) < 0.8);
+        assert_eq!(figure_of_arm(&first, arm, &RETRANSMITTED, None), 0.0);
+        let turns = figure_of_arm(&first, arm, &TURNS, None);
         assert!((500.0..20_000.0).contains(&turns), "{turns}");
         // Eight at a time.
-        let mean_ns = of(&first, arm, &TURN, Some("mean"));
+        let mean_ns = figure_of_arm(&first, arm, &TURN, Some("mean"));
         let at_a_time = mean_ns * turns / 1e9;
         assert!((4.0..8.5).contains(&at_a_time), "{at_a_time}");
     }
-    let ratio = of(&first, "tso=on", &TURNS, None) / of(&first, "tso=off", &TURNS, None);
+    let ratio = figure_of_arm(&first, "tso=on", &TURNS, None)
+        / figure_of_arm(&first, "tso=off", &TURNS, None);
     assert!((1.1..2.5).contains(&ratio), "{ratio}");
     assert_eq!(place.processes(), [""; 0]);
 }
@@ -92,7 +98,7 @@ fn another_server_is_named() {
     let place = Place::new();
     place.run(&format!("{FEW} -o one.plumb")).code(0);
     place.run(&format!("{FEW} -o same.plumb")).code(0);
-    let told = "differs   nginx and its libraries: ";
+    let line = "differs   nginx and its libraries: ";
     let same = place.run("diff one.plumb same.plumb");
     assert!(!same.code(0).stdout.contains("differs"), "{}", same.stdout);
     let folder = place.path("programs");
@@ -109,7 +115,7 @@ fn another_server_is_named() {
     command.env("PATH", std::env::join_paths(folders).unwrap());
     crate::common::Running::start(&mut command).finish().code(0);
     let other = place.run("diff one.plumb other.plumb");
-    crate::common::prints(other.code(0), &[told]);
+    crate::common::prints(other.code(0), &[line]);
 }
 
 /// Check what comes from a disk, with the page cache and past it, and that waiting for it takes time.
@@ -125,12 +131,12 @@ fn files_of_a_disk() {
         "--disk null_blk:32M:ext4:2ms --page-cache warm,cold,direct",
     );
     let arms = ["warm", "cold", "direct"].map(|level| format!("page_cache={level}"));
-    let shares = arms.each_ref().map(|arm| of(&recording, arm, &FROM_DISK, None));
+    let shares = arms.each_ref().map(|arm| figure_of_arm(&recording, arm, &FROM_DISK, None));
     assert_eq!(shares[0], 0.0);
     // Some files are asked for again.
     assert!((0.2..1.2).contains(&shares[1]), "{shares:?}");
     assert!((0.2..1.2).contains(&shares[2]), "{shares:?}");
-    let rates = arms.each_ref().map(|arm| of(&recording, arm, &THROUGHPUT, None));
+    let rates = arms.each_ref().map(|arm| figure_of_arm(&recording, arm, &THROUGHPUT, None));
     assert!(rates[0] > rates[1] && rates[0] > rates[2], "{rates:?}");
     assert!(ran.stdout.contains(" disk "), "{ran:?}");
 }
@@ -181,7 +187,7 @@ fn all_that_a_server_sends() {
     assert!(frames > 300 && calls.abs_diff(frames) <= 2, "{calls} of {frames}");
 }
 
-/// Check that what can't be measured is said before anything boots.
+/// Check that what can't be measured is reported before anything boots.
 #[test]
 fn what_it_cannot() {
     let place = Place::new();

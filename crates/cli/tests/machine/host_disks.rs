@@ -2,7 +2,7 @@
 //! case. The disk is a loop device of the test's own.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -106,8 +106,8 @@ fn counts(recording: &Recording, arm: &str, event: &str) -> Vec<f64> {
     all.map(|scalar| scalar.value).collect()
 }
 
-/// Check that what is read ahead is set before each run, also while the file is open, that it tells in
-/// what is counted, and that it is restored after success and after a command that failed.
+/// Check that read-ahead is set before each run, also while the file is open, that it shows in the counts, and that it
+/// is restored after success and after a command that failed.
 #[test]
 fn as_root_read_ahead() {
     let place = Place::new();
@@ -196,11 +196,11 @@ fn as_root_schedulers() {
     }
 }
 
-/// Wait until settings are as a run has them.
-fn wait_for(disk: &Disk, kb: &str) {
+/// Wait for a file, and remove it.
+fn wait_for(path: &Path) {
     let begun = Instant::now();
-    while disk.text("read_ahead_kb") != kb {
-        assert!(begun.elapsed() < LIMIT, "it was never set");
+    while fs::remove_file(path).is_err() {
+        assert!(begun.elapsed() < LIMIT, "the program never began");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -213,15 +213,15 @@ fn as_root_ended_early() {
     let Some(disk) = disk(&place) else { return };
     disk.set("read_ahead_kb", "64");
     let before = disk.all();
+    place.write("program", "#!/bin/sh\ntouch begun\nexec sleep 60\n");
     let line = format!(
-        "stat -q cs --disk {} --read-ahead 192 --scheduler mq-deadline -- sleep 60",
+        "stat -q cs --disk {} --read-ahead 192 --scheduler mq-deadline -- sh program",
         disk.device
     );
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let running = crate::common::Running::start(&mut place.plumb(&line));
-        wait_for(&disk, "192");
-        // It was tried before, and is set again for the run.
-        thread::sleep(Duration::from_millis(500));
+        // plumb tries and restores each setting first, and sets it again for the run.
+        wait_for(&place.path("begun"));
         assert_eq!(disk.text("read_ahead_kb"), "192");
         assert!(disk.text("scheduler").contains("[mq-deadline]"));
         let other = place.run(&format!(

@@ -1,4 +1,4 @@
-//! Tests on this machine that may run beside others.
+//! Tests on this machine that may run in parallel with others.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Two hosts as namespaces of this machine, beside other programs.
+//! Two hosts as namespaces of this machine, with other programs running.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::{Place, Running, skip};
+use crate::common::{Place, Running, left, skip};
 use netplumb_model::hosts::{
     BUFFER, BUSY, CLOCKED, RETRANSMITTED, THROUGHPUT, TURN, TURNS, clocked,
 };
@@ -35,7 +35,12 @@ fn has(programs: &[&str]) -> bool {
 }
 
 /// The figures of each block of an arm with a label.
-fn of(recording: &Recording, arm: &str, quantity: &Declared, label: Option<&str>) -> Vec<f64> {
+fn figures_of_arm(
+    recording: &Recording,
+    arm: &str,
+    quantity: &Declared,
+    label: Option<&str>,
+) -> Vec<f64> {
     let arm = recording.arms.iter().position(|a| a.name == arm);
     let arm = arm.unwrap_or_else(|| panic!("{:?}", recording.arms)) as u32;
     let quantity = clocked(quantity);
@@ -73,12 +78,12 @@ fn a_stream_beside_iperf3() {
         measured(&place, "stream --client plumb,iperf3 --bytes 64M --blocks 3 --connections 2");
     assert_eq!(recording.blocks.len(), 6);
     for arm in ["plumb", "iperf3"] {
-        let rates = of(&recording, arm, &THROUGHPUT, None);
+        let rates = figures_of_arm(&recording, arm, &THROUGHPUT, None);
         assert_eq!(rates.len(), 3, "{arm}");
         assert!(rates.iter().all(|rate| *rate > 1e6), "{rates:?}");
-        assert_eq!(of(&recording, arm, &RETRANSMITTED, None).len(), 3);
+        assert_eq!(figures_of_arm(&recording, arm, &RETRANSMITTED, None).len(), 3);
     }
-    let busy = of(&recording, "plumb", &BUSY, Some("sender"));
+    let busy = figures_of_arm(&recording, "plumb", &BUSY, Some("sender"));
     assert!(busy.iter().all(|busy| (0.2..=1.0).contains(busy)), "{busy:?}");
     for block in &recording.blocks {
         assert!(block.ledger.offered >= 64 << 20, "{:?}", block.ledger);
@@ -98,13 +103,13 @@ fn requests_and_echoes() {
     ] {
         let recording = measured(&place, words);
         let last = recording.arms.last().unwrap().name.clone();
-        let least = of(&recording, &last, &TURN, Some("least"));
-        let median = of(&recording, &last, &TURN, Some("median"));
-        let rate = of(&recording, &last, &TURNS, None);
+        let least = figures_of_arm(&recording, &last, &TURN, Some("least"));
+        let median = figures_of_arm(&recording, &last, &TURN, Some("median"));
+        let rate = figures_of_arm(&recording, &last, &TURNS, None);
         assert_eq!((least.len(), rate.len()), (2, 2), "{words}");
         assert!(least.iter().zip(&median).all(|(least, median)| least <= median && *least > 0.0));
         assert_eq!(recording.blocks.last().unwrap().ledger.offered, 200 * bytes);
-        assert!(of(&recording, &last, &THROUGHPUT, None).is_empty());
+        assert!(figures_of_arm(&recording, &last, &THROUGHPUT, None).is_empty());
     }
 }
 
@@ -123,8 +128,8 @@ fn a_web_server_beside_wrk() {
     let mut by_client: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for block in &recording.blocks {
         let arm = &recording.arms[block.arm as usize];
-        assert_eq!(of(&recording, &arm.name, &TURNS, None).len(), 1);
-        assert!(of(&recording, &arm.name, &TURN, Some("99%"))[0] > 0.0);
+        assert_eq!(figures_of_arm(&recording, &arm.name, &TURNS, None).len(), 1);
+        assert!(figures_of_arm(&recording, &arm.name, &TURN, Some("99%"))[0] > 0.0);
         let bytes = block.ledger.delivered;
         by_client.entry(arm.level("client").unwrap()).or_default().push(bytes);
     }
@@ -133,8 +138,8 @@ fn a_web_server_beside_wrk() {
     assert_eq!(by_client["wrk"].len(), 2);
 }
 
-/// Check that the kernel's own answer is recorded of a buffer, which it doubles, and that a feature is
-/// off where it is to be off only.
+/// Check that the size recorded for a buffer is the kernel's answer, which is doubled, and that a feature is off only
+/// where it should be.
 #[test]
 fn settings_of_either_end() {
     if !has(&[]) {
@@ -147,8 +152,8 @@ fn settings_of_either_end() {
          --feature-in tx --mtu 9000",
     );
     let arm = recording.arms[0].name.clone();
-    assert_eq!(of(&recording, &arm, &BUFFER, Some("sender")), [16384.0]);
-    assert_ne!(of(&recording, &arm, &BUFFER, Some("receiver")), [16384.0]);
+    assert_eq!(figures_of_arm(&recording, &arm, &BUFFER, Some("sender")), [16384.0]);
+    assert_ne!(figures_of_arm(&recording, &arm, &BUFFER, Some("receiver")), [16384.0]);
 }
 
 /// Check that a run that is killed leaves namespaces that the next one removes, and no web server.
@@ -171,6 +176,8 @@ fn nothing_is_left() {
         name.is_ok_and(|name| name.trim() == "nginx")
     };
     assert!(children.iter().any(|child| is_nginx(child)), "{children:?}");
+    let run = left::name_of_run(running.id());
+    assert_eq!(left::namespaces(&run).len(), 2);
     running.signal(libc::SIGKILL);
     running.finish();
     // Its own environment is empty, and it is not the only one of its name: it is known by its parent.
@@ -181,8 +188,8 @@ fn nothing_is_left() {
     }
     place.nothing_runs();
     assert_eq!(place.temporary_files(), [""; 0]);
-    let ran = place.run("bench request --lab netns --turns 10 --blocks 1 -o next.plumb");
-    ran.code(0).says(&["cleaned up after a killed run"]);
+    let next = "bench request --lab netns --turns 10 --blocks 1 -o next.plumb";
+    left::nothing_left(&place, &run, next);
 }
 
 /// Check that a program that is not installed is named with what installs it, and that this can't be measured here.
@@ -211,7 +218,7 @@ fn programs_that_are_missing() {
     }
 }
 
-/// Check that what namespaces can't do is said at once.
+/// Check that what namespaces can't do is reported at once.
 #[test]
 fn what_they_cannot() {
     let place = Place::new();

@@ -85,7 +85,7 @@ impl Machine {
     }
 }
 
-/// What is set of v0.
+/// The settings of v0.
 const OF_VETH: &str = "--nic v0 --offload tso=off --feature tx-gso-robust=off --channels rx=2 --channels tx=2 \
                        --gro-flush-timeout 20us --napi-defer-hard-irqs 2 --rps-cpus 0 --xps-cpus 0 \
                        --sysctl net.ipv4.tcp_rmem=4096\u{a0}65536\u{a0}65536";
@@ -156,7 +156,7 @@ fn as_root_while_a_command_runs() {
     }
 }
 
-/// Check that settings that were so already, and those that can't act, are said to be so.
+/// Check that settings that were so already, and settings that can't act, are reported as such.
 #[test]
 fn as_root_without_effect() {
     let Some(machine) = Machine::new() else {
@@ -179,13 +179,13 @@ fn as_root_without_effect() {
         "stat -q cs --nic v0 --offload gro=on --offload tso=on --rps-cpus 0 --napi-defer-hard-irqs 2 -- \
          bash send 192.0.2.77",
     );
-    let told = "idle napi_defer_hard_irqs could not act: it defers interrupts by gro_flush_timeout, which is 0";
-    let text = joined(ran.code(0), &[told, "no effect tso of v0 was already on"]);
+    let note = "idle napi_defer_hard_irqs could not act: it defers interrupts by gro_flush_timeout, which is 0";
+    let text = joined(ran.code(0), &[note, "no effect tso of v0 was already on"]);
     assert!(!text.contains("no packet passed"), "{text}");
     assert!(!text.contains("rps_cpus of v0 was"), "{text}");
     let ran = machine.run("stat -q cs --nic v0 --threaded on -- bash send 192.0.2.78");
-    let told = "idle threaded could not act: v0 has no NAPI without GRO; turn offload gro on";
-    joined(ran.code(0), &[told]);
+    let note = "idle threaded could not act: v0 has no NAPI without GRO; turn offload gro on";
+    joined(ran.code(0), &[note]);
     assert_eq!(machine.state(), before);
 }
 

@@ -1,5 +1,5 @@
-//! What is fetched from an archive that has moved on: one that is made up, with packages whose files are
-//! marks, and asked by the real apt.
+//! Downloads from an archive that has moved on: a made-up one, with packages whose files are marks, and requested by
+//! the real apt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{Place, Ran, Running, skip, vmlinux};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 
-/// A package: its name, version, architecture, and what it depends on.
+/// A package: its name, version, architecture, and dependencies.
 type Package<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// The packages of a kernel and its modules, all of one version; kbuild's as asked for.
@@ -107,7 +107,7 @@ impl Archive {
         fs::write(index, others + &listed).unwrap();
     }
 
-    /// What the archive's list says of the package that was built last.
+    /// The archive's list entry for the package that was built last.
     fn listed(&self, built: &Path) -> String {
         let sum = Command::new("sha256sum").arg(built).output().unwrap().stdout;
         let sum = String::from_utf8(sum).unwrap();
@@ -271,7 +271,7 @@ fn packages_that_moved_on() {
     }
 }
 
-/// Check that headers of another revision are taken with what they need of that revision.
+/// Check that headers of another revision are taken with their dependencies of that revision.
 #[test]
 fn headers_of_another_revision() {
     let Some(archive) = Archive::new() else {
@@ -301,8 +301,8 @@ fn headers_of_another_revision() {
     );
 }
 
-/// Check that what is missing is named with what there is instead, and that what is advised works: of headers
-/// that are gone, kbuild that is too old, and debug information of another build.
+/// Check that missing packages are named with their alternatives, and that the remedies work: of headers that are gone,
+/// kbuild that is too old, and debug information of another build.
 #[test]
 fn what_is_missing() {
     let Some(archive) = Archive::new() else {
@@ -340,7 +340,7 @@ fn what_is_missing() {
     ]);
     archive.heed(&ran);
 
-    // The debug information is that of a later build of the same release.
+    // The debug information is from a later build of the same release.
     let old = archive.entry("debian:6.1.0-56");
     fs::remove_dir_all(old.folder.join("debug")).unwrap();
     archive.holds(&[kernel("6.1.0-56", "6.1.192-3")]);
@@ -470,7 +470,7 @@ fn vm_damaged_kernels_are_fetched_again() {
     }
 }
 
-/// Check that an archive that can't be reached is said to be that, with what the machine's own lists say.
+/// Check that an unreachable archive is reported as such, with what the machine's own lists have.
 #[test]
 fn archive_out_of_reach() {
     let Some(archive) = Archive::new() else {
@@ -517,7 +517,7 @@ fn compiler_that_was_rebuilt() {
             of_arm64("cpp-12", old, &base(old)),
             of_arm64("cpp-12", new, &base(new)),
             of_arm64("gcc-12-base", new, ""),
-            // What apt would take.
+            // The package that apt would install.
             of_arm64("gcc-12-base", "12.2.0-15", ""),
         ],
         vec![

@@ -1,7 +1,7 @@
-//! Files that are not what they say: recordings that were changed, databases made to keep a
-//! reader busy, bytes that flipped, experiments and packages that broke on their way. Each is
-//! read, or refused with an error that says why; nothing else comes of it, within bounds on
-//! processor time and memory. What is random comes of seeds, so each run is the same.
+//! Files that are not what they claim to be: recordings that were changed, databases made to keep a
+//! reader busy, bytes that flipped, experiments and packages that broke on their way. Each is read,
+//! or refused with an error that gives the reason; nothing else happens, within bounds on processor
+//! time and memory. Randomness comes from seeds, so each run is the same.
 
 mod databases;
 mod experiments;
@@ -84,7 +84,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of so many.
+    /// A number below `n`.
     fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }

@@ -49,7 +49,7 @@ fn options(folder: &Path) -> Options {
     Options { blocks: 4, kallsyms: Some(kallsyms), symfs: None, cache: None }
 }
 
-/// What was imported of these bytes.
+/// The recording imported from these bytes.
 fn imported(folder: &TempDir, bytes: &[u8]) -> Recording {
     let path = folder.path().join("x.data");
     fs::write(&path, bytes).unwrap();
@@ -111,8 +111,8 @@ fn what_is_in_it() {
     );
 }
 
-/// Check that samples of idle CPUs are in no share, however many there are, that interrupts of an idle CPU
-/// are work, and that the footer says how many there were.
+/// Check that samples of idle CPUs are in no share, however many there are, that interrupts of an idle CPU are work,
+/// and that the footer has their number.
 #[test]
 fn idle_is_no_share() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,8 +178,8 @@ fn standard_input() {
     assert!(text(&ran.stderr).contains("standard input: not a perf.data file"), "{ran:?}");
 }
 
-/// Check that samples are of what was mapped, and of what threads were called, when they were taken:
-/// whatever the order of the records in the file, marked or not, in a file or a stream.
+/// Check that samples belong to the mappings, and the thread names, of their time: whatever the order of the records in
+/// the file, marked or not, in a file or a stream.
 #[test]
 fn in_any_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -260,8 +260,8 @@ fn many_samples() {
     }
 }
 
-/// Check that 600,000 samples in a program with very many symbols take at most 100 MB: what was not
-/// sampled is not kept, and names are kept once.
+/// Check that 600,000 samples in a program with very many symbols take at most 100 MB: symbols
+/// without samples are not kept, and names are kept once.
 #[test]
 fn many_symbols() {
     const SYMBOLS: u64 = 400_000;
@@ -292,8 +292,8 @@ fn many_symbols() {
     assert!(csv.lines().filter(|line| line.contains("a_function_")).count() > 1_000);
 }
 
-/// What a process writes to its standard error, and the most memory that it has: of its own, for what
-/// `wait4` says has the memory of the process that started it, too.
+/// What a process writes to its standard error, and its peak memory: its own, as `wait4` includes the memory of the
+/// process that started it.
 fn waited(mut child: std::process::Child) -> (String, u64) {
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kilobytes = 0;
@@ -312,7 +312,8 @@ fn waited(mut child: std::process::Child) -> (String, u64) {
     (said, peak_kilobytes * 1024)
 }
 
-/// Check that what a recording lacks is said: stacks, of all of it or of user code, and its end.
+/// Check that what a recording lacks is reported: stacks, of all of it or of user code, and its
+/// end.
 #[test]
 fn what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
@@ -398,8 +399,8 @@ fn reports() {
     assert!(line.ends_with("entry_SYSCALL_64;do_syscall_64;udp_sendmsg 10000"), "{folded}");
 }
 
-/// Check that a file of another machine is imported with the addresses of its kernel, and says what
-/// names it would take.
+/// Check that a file of another machine is imported with the addresses of its kernel, and the
+/// remedy to get names.
 #[test]
 fn other_machine() {
     let folder = tempfile::tempdir().unwrap();
@@ -416,8 +417,8 @@ fn other_machine() {
     assert!(loss.meaning.contains("use --kallsyms"));
 }
 
-/// Check that of another architecture the command says so in a line, with the remedy, and so does the
-/// report; and that neither this machine's files nor those of another architecture give names.
+/// Check that for another architecture the command prints a line with the remedy, and so does the report; and that
+/// names come neither from this machine's files nor from another architecture's.
 #[test]
 fn another_architecture() {
     let folder = tempfile::tempdir().unwrap();
@@ -440,7 +441,7 @@ fn another_architecture() {
         let ran = plumb(at, &words);
         assert!(ran.status.success(), "{}", text(&ran.stderr));
         let csv = text(&plumb(at, &["report", "a.plumb", "--clock", "samples", "--csv"]).stdout);
-        // What is in this very file: by name, or by address.
+        // Samples in this very file: by name, or by address.
         let base = own.rsplit('/').next().unwrap();
         let of_own = csv.lines().filter(|line| line.contains(base));
         let (bare, named): (Vec<&str>, Vec<&str>) = of_own.partition(|line| line.contains("[0x"));
@@ -453,7 +454,7 @@ fn another_architecture() {
     let (said, report, named, bare) = import(here, false);
     assert!(!said.contains("this machine is"), "{said}");
     assert!(!report.contains("imported on"), "{report}");
-    // Where the file is stripped, functions are those of its unwind tables, named by their addresses.
+    // Where the file is stripped, functions come from its unwind tables, named by their addresses.
     assert!(named + bare > 0, "{report}");
     for symfs in [false, true] {
         let (said, report, named, bare) = import(other, symfs);
@@ -466,8 +467,8 @@ fn another_architecture() {
     }
 }
 
-/// Check that what is no perf.data file, or has no samples, is refused in one line that says what
-/// to do, and that nothing is written then.
+/// Check that a file that is not perf.data, or has no samples, is refused in one line with a
+/// remedy, and that nothing is written then.
 #[test]
 fn refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -504,8 +505,8 @@ fn refused() {
     assert_eq!(fs::read_dir(at).unwrap().count(), 1);
 }
 
-/// Check that of a file that was cut short anywhere what is there is imported, and said to be cut,
-/// or it is refused; and that no damage makes it panic or take much memory.
+/// Check that a file that was cut short anywhere is imported up to there and reported as cut, or
+/// refused; and that no damage makes the import panic or take much memory.
 #[test]
 fn damaged() {
     let folder = tempfile::tempdir().unwrap();
@@ -527,7 +528,7 @@ fn damaged() {
             let samples: usize = recording.samples.iter().map(|s| s.len()).sum();
             assert!(samples < all && samples >= most, "cut at {cut}");
             most = samples;
-            // A stream that ends after a record has nothing that would say so.
+            // A stream that ends after a record has nothing to show that it was cut.
             let said =
                 recording.all_losses().any(|loss| loss.cause.contains("end of the file missing"));
             assert!(said || whole[8] == 16, "cut at {cut}");

@@ -1,5 +1,5 @@
-//! `plumb report` in the formats of other tools, and those tools' opinion: what
-//! they read is what was measured, to the instruction.
+//! `plumb report` in the formats of other tools, and those tools' reading of them: the same as was
+//! measured, to the instruction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -60,7 +60,7 @@ const NODES: [(Option<NodeId>, u32); 11] = [
     (Some(5), 4),
     (Some(6), 4),
     (Some(7), 6),
-    // The other way round: a cycle of functions that is no recursion.
+    // The other way round: a cycle of functions without recursion.
     (None, 5),
     (Some(9), 4),
 ];
@@ -263,25 +263,25 @@ fn callgrind_annotate_agrees() {
         for (mode, inclusive) in [("--inclusive=no", false), ("--inclusive=yes", true)] {
             let mut command = place.command(&annotate);
             command.args(["--threshold=100", mode]).arg(&out);
-            let told = ran(&mut command);
-            assert_eq!(told.stderr, "");
-            let told = annotated(&told.stdout);
-            assert_eq!(told["PROGRAM TOTALS"], total, "{words} {mode}");
+            let output = ran(&mut command);
+            assert_eq!(output.stderr, "");
+            let by_name = annotated(&output.stdout);
+            assert_eq!(by_name["PROGRAM TOTALS"], total, "{words} {mode}");
             for (name, (own, with_callees)) in costs(&views) {
                 // The second `helper` has its address in its name, and levels of
                 // recursion have theirs.
-                let names = told.iter().filter(|(n, _)| {
+                let names = by_name.iter().filter(|(n, _)| {
                     let rest = n.strip_prefix(name.as_str());
                     rest.is_some_and(|r| r.is_empty() || r.starts_with(['\'', '@']))
                 });
                 let sum: u64 = if inclusive {
-                    // The first level has what is below it.
+                    // The first level includes the ones below it.
                     names.filter(|(n, _)| !n.contains('\'')).map(|(_, i)| i).sum()
                 } else {
                     names.map(|(_, insns)| insns).sum()
                 };
                 let expected = if inclusive { with_callees } else { own };
-                assert_eq!(sum, expected, "{words} {mode} {name}: {told:?}");
+                assert_eq!(sum, expected, "{words} {mode} {name}: {by_name:?}");
             }
         }
     }
@@ -323,13 +323,13 @@ fn go_tool_pprof_agrees() {
         ran(&mut command).stdout
     };
     let exact = ["-top", "-nodecount=0", "-nodefraction=0", "-unit=count"];
-    let told = top(&pprof(&exact));
-    assert_eq!(told, costs_by_name(&recording));
+    let shown = top(&pprof(&exact));
+    assert_eq!(shown, costs_by_name(&recording));
     let of_class = [&exact[..], &["-tagfocus=class=^udp tx$"]].concat();
-    let told = top(&pprof(&of_class));
+    let shown = top(&pprof(&of_class));
     let udp_tx: Vec<ClassView<'_>> =
         all.iter().filter(|c| c.class.direction == Direction::Tx).cloned().collect();
-    assert_eq!(told, costs(&udp_tx));
+    assert_eq!(shown, costs(&udp_tx));
     let calls = top(&pprof(&[&exact[..], &["-sample_index=calls"]].concat()));
     let expected: u64 = all
         .iter()
@@ -375,7 +375,7 @@ fn to_a_file_and_to_the_standard_output() {
     place.write("ordinary", "");
     assert_eq!(mode("out"), mode("ordinary"));
     assert_eq!(place.files(), ["ordinary", "out", "r.plumb"]);
-    // A link stays one, and what is no file is written to.
+    // A symbolic link is kept; a device or pipe is written to in place.
     std::os::unix::fs::symlink("out", place.path("link")).unwrap();
     let text = written(&place, "--folded");
     written(&place, "--folded link");
@@ -435,12 +435,12 @@ fn no_binary_on_a_terminal() {
             .output()
             .unwrap();
         assert_eq!(ran.status.code(), Some(code), "{ran:?}");
-        let told = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(told.contains("--pprof out.pb.gz"), code == 2, "{told}");
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(stderr.contains("--pprof out.pb.gz"), code == 2, "{stderr}");
     }
 }
 
-/// Check that `plumb path` writes the same format of what it measured.
+/// Check that `plumb path` writes its results in the same format.
 #[test]
 fn of_what_was_just_measured() {
     if !crate::common::has_guests() {
@@ -471,8 +471,8 @@ fn compare(place: &Place, experiment: &str, before: &str, after: &str, limit: &s
     Running::start(&mut command).finish()
 }
 
-/// Check that the script of the guide says 0 of a kernel and itself, 4 of a dearer
-/// one, and what failed of what fails, and leaves the comment to post.
+/// Check that the guide's script exits with 0 for a kernel and itself, with 4 for a slower one, and
+/// with the failed command's code otherwise, and leaves the comment to post.
 #[test]
 fn the_script_for_ci() {
     const CHEAP: &str = r#"
@@ -502,7 +502,7 @@ fn the_script_for_ci() {
     let comment = || fs::read_to_string(place.path("plumb-out/diff.md")).unwrap();
     assert!(same.stdout.ends_with(&comment()), "{same:#?}");
 
-    // The recording of before is taken as it is, and what is now has a cost more.
+    // The earlier recording is taken as it is, and the new one costs more.
     let dear = CHEAP.replace("link =", "mitigations = true\nlink =");
     let worse = |limit: &str| compare(&place, &dear, "plumb-out/before.plumb", "debian", limit);
     worse("0.1%").code(4).says(&["worse by more than 0.1%"]);

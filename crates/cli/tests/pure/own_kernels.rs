@@ -1,5 +1,5 @@
-//! Kernels of one's own: a build directory that is made up, with an image that nobody boots, and what is said of
-//! its configuration.
+//! Kernels of one's own: a made-up build directory, with an image that nobody boots, and messages about its
+//! configuration.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl Own {
     fn run(&self, words: &str) -> Ran {
         let mut command = self.place.plumb(words);
         command.env("PLUMB_CACHE", self.place.path("cache"));
-        // What is found has no kernel that could be booted.
+        // The directory has no kernel that could be booted.
         command.env("PLUMB_QEMU", "/nonexistent");
         Running::start(&mut command).finish()
     }
@@ -58,8 +58,8 @@ fn config<'a>(options: impl Iterator<Item = &'a str>) -> String {
         .collect()
 }
 
-/// Check that the configuration in the guide is what is said to be lacking in tinyconfig, which has none of these
-/// options; and that nothing is said of a kernel that has them.
+/// Check that the configuration in the guide is what tinyconfig is reported to lack, as it has none of these options;
+/// and that nothing is reported for a kernel that has them.
 #[test]
 fn the_small_configuration_of_the_guide() {
     let own = Own::new();
@@ -83,8 +83,8 @@ fn the_small_configuration_of_the_guide() {
     assert!(!ran.stdout.contains("lack"), "{ran:?}");
 }
 
-/// Check what is said of a build directory that lacks two options, with what these need themselves, and that the
-/// kernel has its label and is found by it.
+/// Check the report on a build directory that lacks two options, with what these need themselves, and that the kernel
+/// has its label and is found by it.
 #[test]
 fn two_options_are_missing() {
     let own = Own::new();
@@ -128,8 +128,8 @@ fn two_options_are_missing() {
     assert_eq!(own.place.files(), ["cache", "linux"]);
 }
 
-/// Check that a build directory in a git repository has the label that `git describe` gives it, and that of two
-/// builds each has its own.
+/// Check that a build directory in a git repository has the label that `git describe` gives it, and that each of two
+/// builds has its own.
 #[test]
 fn labels_of_a_repository() {
     let own = Own::new();

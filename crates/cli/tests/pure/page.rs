@@ -81,12 +81,12 @@ fn mode(path: &Path) -> u32 {
 }
 
 /// The page that the output names.
-fn told(stderr: &str) -> PathBuf {
+fn page_path(stderr: &str) -> PathBuf {
     let line = stderr.lines().find_map(|l| l.strip_prefix("wrote "));
     PathBuf::from(line.unwrap())
 }
 
-/// Check that one file is made, which says where it is, and nothing else is.
+/// Check that one file is made, whose path is printed, and nothing else.
 #[test]
 fn one_file() {
     let place = place();
@@ -161,7 +161,7 @@ fn opened_in_a_browser() {
     command.env("BROWSER", named).env("XDG_RUNTIME_DIR", &runtime);
     let ran = Running::start(&mut command).finish();
     ran.code(0);
-    let page = told(&ran.stderr);
+    let page = page_path(&ran.stderr);
     assert_eq!(page.parent(), Some(runtime.as_path()));
     assert_eq!(mode(&page), 0o600);
     let got = fs::read_to_string(place.path("browser.got")).unwrap();
@@ -169,7 +169,7 @@ fn opened_in_a_browser() {
     assert_eq!(got, ["--new-tab", page.to_str().unwrap(), ";touch"]);
 }
 
-/// Check that without a browser, or with one that fails, the page is written and the output says
+/// Check that without a browser, or with one that fails, the page is written and the output has
 /// what to do with it.
 #[test]
 fn no_browser() {

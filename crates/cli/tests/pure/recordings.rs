@@ -1,8 +1,7 @@
-//! Recordings of older schemas report the same figures as they did when they were made.
+//! Recordings of every kind report the same figures as when they were made.
 //!
-//! `recordings/NAME.plumb.xz` is a recording in version 3 of the schema, one of each kind:
-//! `NAME.txt` and `NAME.csv` are what the program of that time printed for it, except for words
-//! that were changed since.
+//! `recordings/NAME.plumb.xz` is a recording, one of each kind: `NAME.txt` and `NAME.csv` are the output of the program
+//! of that time, except for words that were changed since.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +28,7 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/recordings")
 }
 
-/// Put a recording where it can be read, and hand out what it is.
+/// Put a recording where it can be read, and return its bytes.
 fn unpacked(place: &Place, name: &str) -> Vec<u8> {
     let packed = fs::read(kept().join(format!("{name}.plumb.xz"))).unwrap();
     let bytes = compression::unpack(Compression::Xz, &packed, 8 << 20).unwrap();
@@ -76,8 +75,8 @@ fn every_format() {
     }
 }
 
-/// Check that a loss of an old recording, which does not say which instrument had it, is in the
-/// report of each.
+/// Check that a loss of an old recording, which does not name its instrument, is in the report of
+/// each.
 #[test]
 fn losses_of_nobody_in_particular() {
     let place = Place::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{Place, prints};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::span::{Span, SpanOf, Stage, StageKind, Times};
 use netplumb_model::timing::{FOLLOWED, SEEN};
@@ -107,7 +107,7 @@ fn saved(place: &Place, name: &str, recording: &Recording) {
     writer.save(recording).unwrap();
 }
 
-/// Check that every rendering, and `--fail-if-worse`, says where noise may hide any change, and
+/// Check that every rendering, and `--fail-if-worse`, reports where noise may hide any change, and
 /// what helps; and that no interval is below -100 %.
 #[test]
 fn noise() {
@@ -147,13 +147,13 @@ fn noise() {
     assert!(page.contains("noise may hide any change"));
 }
 
-/// So many packets seen at a place.
+/// Record a number of packets seen at a place.
 fn seen(recording: &mut Recording, place: &str, packets: f64) {
-    recording.add(Of::Block(0), &SEEN, Item::label(place), packets);
+    recording.add(Subject::Block(0), &SEEN, FigureKey::label(place), packets);
 }
 
 /// Check that packets seen at one place and not at the next are reported, with what is known of
-/// them, and those that were offered but not followed; and that neither is called a loss.
+/// them, and so are packets that were offered but not followed; and that neither is called a loss.
 #[test]
 fn gaps() {
     let place = Place::new();
@@ -208,7 +208,7 @@ fn packets_of_others() {
     }
     recording.scalars.clear();
     for (block, packets) in [(0, 20.0), (1, 2.0)] {
-        recording.add(Of::Block(block), &FOLLOWED, Item::ONLY, packets);
+        recording.add(Subject::Block(block), &FOLLOWED, FigureKey::ONLY, packets);
     }
     saved(&place, "host.plumb", &recording);
     let ran = place.run("report host.plumb");
@@ -228,8 +228,8 @@ fn two() -> Place {
     place
 }
 
-/// Check that two runs say that they took no turns before anything else, and that each
-/// rendering has what changed.
+/// Check that two runs start with the note that they took no turns, and that each rendering has
+/// what changed.
 #[test]
 fn compared() {
     let place = two();
@@ -254,7 +254,7 @@ fn compared() {
     assert!(page.contains("not interleaved"), "told without scripts");
 }
 
-/// Check the exit code for CI: what is certain is slower by more than the limit.
+/// Check the exit code for CI: a certain change is slower by more than the limit.
 #[test]
 fn fail_if_worse() {
     let place = two();

@@ -1,10 +1,10 @@
 //! Where CPU time goes: additional blocks, measured by another instrument.
 
-use netplumb_agent::bench::block::{self, Ran};
-use netplumb_agent::bench::watch::Seen;
+use netplumb_agent::bench::block::{self, BlockResult};
+use netplumb_agent::bench::watch::WatchResult;
 use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::bench::{Measured, Offered};
+use netplumb_model::bench::{BlockRates, Offered};
 use netplumb_model::recording::{Block, Ledger, Recording};
 
 use super::Run;
@@ -40,7 +40,7 @@ impl Run<'_, '_> {
         let times = [self.plan.window, self.plan.warmup];
         let (ran, seen) = block::measure_watched(&arm, self.own, times, self.options.cancel)?;
         let why = match (ran, seen) {
-            (Ran::Measured(measured, _), Some(seen)) => match measured.invalid() {
+            (BlockResult::Measured(measured, _), Some(seen)) => match measured.invalid() {
                 None => {
                     let into = (&mut *recording, &mut *self.index);
                     let number = turn.blocks.start;
@@ -49,8 +49,8 @@ impl Run<'_, '_> {
                 }
                 why => why,
             },
-            (Ran::Measured(..), None) => None,
-            (Ran::CannotHere(why), _) => return Ok(Ended::CannotHere(why)),
+            (BlockResult::Measured(..), None) => None,
+            (BlockResult::CannotHere(why), _) => return Ok(Ended::CannotHere(why)),
         };
         if let Some(why) = why {
             let failed = &mut recording.notes_of(turn.arm).failed;
@@ -60,13 +60,13 @@ impl Run<'_, '_> {
     }
 }
 
-/// Add what the instrument measured as a block of an arm.
+/// Add the instrument's figures as a block of an arm.
 fn add_seen(
-    seen: &Seen,
+    seen: &WatchResult,
     (recording, index): (&mut Recording, &mut Index),
     arm: u32,
     number: u32,
-    measured: &Measured,
+    measured: &BlockRates,
     layers: &LayerRules,
 ) {
     let block = recording.blocks.len() as u32;

@@ -17,7 +17,7 @@ use super::guest::{GuestLab, in_guest};
 use crate::collect::{Executed, Translation};
 use crate::error::EngineError;
 use crate::index::Index;
-use crate::measure::{Told, follow, spool, tap};
+use crate::measure::{PluginOutput, follow, spool, tap};
 use crate::origin::Origin;
 use crate::receive;
 use crate::run::{Options, Progress, Save, add_losses};
@@ -41,8 +41,8 @@ pub struct ExplainPlan {
 
 /// The counts of an arm.
 #[derive(Default)]
-struct Counted {
-    told: Told,
+struct ExplainedCounts {
+    told: PluginOutput,
     ledgers: Vec<Ledger>,
     symbols: OnceLock<SymbolTable>,
     facts: BTreeMap<String, String>,
@@ -55,7 +55,7 @@ struct Counted {
 /// added if it is not among them.
 ///
 /// # Errors
-/// See [`EngineError`]. What was counted before is in the recording.
+/// See [`EngineError`]. Earlier counts are in the recording.
 pub fn explain(
     arms: &[BenchArm],
     plan: ExplainPlan,
@@ -87,7 +87,7 @@ pub fn explain(
         .map(|arm| Turn { arm: *arm as usize, by: 0, blocks: 0..plan.blocks })
         .collect();
     let all = paths.len() as u32 * plan.blocks;
-    let mut index = Index::of(recording);
+    let mut index = Index::from_recording(recording);
     let mut keeper = Keeper::new(recording, save, &options.cancel);
     let mut site = OneAtATime::new(Counting {
         paths: numbered,
@@ -127,7 +127,7 @@ fn numbered(paths: &[BenchArm], recorded: &[Arm]) -> BTreeMap<u32, (BenchArm, Ar
     numbered
 }
 
-/// Guests that count what frames cost along a path each.
+/// Guests that count the instructions of frames, a path each.
 struct Counting<'a> {
     /// By the indices of their arms; new arms are added in this order.
     paths: BTreeMap<u32, (BenchArm, Arm)>,
@@ -179,18 +179,22 @@ impl Alone for Counting<'_> {
 }
 
 /// Run one guest; returns its counts.
-fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted, EngineError> {
+fn count(
+    origin: &Origin,
+    plan: CountPlan,
+    options: &Options,
+) -> Result<ExplainedCounts, EngineError> {
     let mut requests = vec![Request::BenchCount(plan)];
     if origin.symbols.is_none() {
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
     let (stream, extra) = tap(&[])?;
     let guest = origin.start(&requests, extra, options)?;
-    let mut counted = Counted::default();
+    let mut counted = ExplainedCounts::default();
     let symbols = OnceLock::new();
     // As in `measure`: when the scope is left, for whatever reason, the guest is killed, its end of
     // the pipe is closed, and the reader ends.
-    let (outcome, told) = thread::scope(|scope| {
+    let (outcome, output) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, symbols_ready) = channel::<()>();
         let late = &symbols;
@@ -200,7 +204,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
                 (Ok(()), Some(symbols)) => {
                     follow(spooled, symbols, Traced::default(), None, &|| {})
                 }
-                _ => Told::default(),
+                _ => PluginOutput::default(),
             }
         });
         let outcome = (|| -> Result<(), EngineError> {
@@ -222,13 +226,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
             let table = match origin.table() {
                 Some(symbols) => symbols.with(&text)?,
                 None => {
-                    let mut all = Vec::new();
-                    guest.answers(options.timeout, |reply| {
-                        if let Reply::Chunk(chunk) = reply {
-                            all.extend_from_slice(&chunk);
-                        }
-                        Ok(())
-                    })?;
+                    let all = guest.bytes(options.timeout)?;
                     receive::symbols(&all, origin.release())?.with(&text)?
                 }
             };
@@ -237,13 +235,13 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
             Ok(())
         })();
         drop((guest, ready));
-        let told = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (outcome, told)
+        let output = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, output)
     });
     outcome?;
-    let (got, wanted) = (told.windows.len(), counted.ledgers.len());
+    let (got, wanted) = (output.windows.len(), counted.ledgers.len());
     counted.symbols = symbols;
-    counted.told = told;
+    counted.told = output;
     if got < wanted {
         return Err(match counted.told.error.take() {
             Some(stream) => stream.into(),

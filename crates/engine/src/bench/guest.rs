@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use netplumb_agent::bench::block::Ran;
+use netplumb_agent::bench::block::BlockResult;
 use netplumb_lab::vm::files::Program;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStoreError};
 use netplumb_lab::vm::machine::{MEMORY_MIB, cpu};
@@ -20,7 +20,7 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::origin::{Boot, Origin};
 use crate::plan::{GuestPlan, Plan};
-use crate::run::{Options, Progress};
+use crate::run::{Options, Progress, fetching};
 
 /// Modules that paths need, if the kernel has them as modules; paths whose modules are missing are
 /// not supported.
@@ -65,7 +65,7 @@ impl GuestLab<'_> {
     /// Check that QEMU and the kernel exist, before anything is measured.
     ///
     /// # Errors
-    /// What is missing.
+    /// What is missing on this machine.
     pub fn check(&self) -> Result<(), EngineError> {
         let kernel = self.kernel()?;
         extras::check_load(self.load, &kernel.module_tree()?)?;
@@ -76,7 +76,7 @@ impl GuestLab<'_> {
     fn kernel(&self) -> Result<KernelEntry, KernelStoreError> {
         let store = self.options.kernels();
         let tell = |event| (self.tell)(event);
-        store.find_whole(self.kernel, None, &mut extras::fetching("guests", &tell))
+        store.find_whole(self.kernel, None, &mut fetching("guests", &tell))
     }
 
     /// The origin of its guests. `quick`: without an instruction clock; `link`: with NICs of this
@@ -130,7 +130,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
 
 /// Nothing to prepare: each block has a topology of its own.
 fn nothing() -> Result<RunPlan, EngineError> {
-    let plan = Plan::of(&Experiment::default());
+    let plan = Plan::from_experiment(&Experiment::default());
     let run = plan.arms.first().map(|arm| plan.run_plan(arm));
     let run = run.ok_or_else(|| EngineError::Guest("no arm to prepare".into()))?;
     Ok(RunPlan { link: Link::Lo, packets: 0, warmup_packets: 0, blocks: 0, ..run })
@@ -155,8 +155,8 @@ impl InGuest {
         guest.go_on()?;
         let mut facts = origin.facts.clone();
         guest.answers(options.timeout, |reply| {
-            if let Reply::Facts(told) = reply {
-                facts.extend(told);
+            if let Reply::Facts(guest_facts) = reply {
+                facts.extend(guest_facts);
             }
             Ok(())
         })?;
@@ -167,13 +167,13 @@ impl InGuest {
         Ok((guest, facts))
     }
 
-    /// Measure a block, or say why the path is not supported.
+    /// Measure a block, or report why the path is not supported.
     pub(super) fn block(
         &mut self,
         arm: &BenchArm,
         [window, warmup]: [Duration; 2],
         limit: Limit,
-    ) -> Result<Ran, EngineError> {
+    ) -> Result<BlockResult, EngineError> {
         let request = Request::BenchBlock {
             arm: *arm,
             window_ns: window.as_nanos() as u64,
@@ -184,8 +184,10 @@ impl InGuest {
         let patience = self.limit + window + warmup;
         self.guest.ask(&request, patience, |reply| {
             match reply {
-                Reply::BenchBlock(measured, facts) => ran = Some(Ran::Measured(measured, facts)),
-                Reply::BenchCannot(why) => ran = Some(Ran::CannotHere(in_guest(&why))),
+                Reply::BenchBlock(measured, facts) => {
+                    ran = Some(BlockResult::Measured(measured, facts))
+                }
+                Reply::BenchCannot(why) => ran = Some(BlockResult::CannotHere(in_guest(&why))),
                 _ => {}
             }
             Ok(())
@@ -193,32 +195,32 @@ impl InGuest {
         ran.ok_or_else(unanswered)
     }
 
-    /// Measure the rate of the generator alone, or say why it can't be.
+    /// Measure the rate of the generator alone, or report why it can't be.
     pub(super) fn limit(&mut self, arm: &BenchArm) -> Result<Result<Limit, String>, EngineError> {
-        let mut told = None;
+        let mut answer = None;
         let request = Request::BenchLimit(*arm);
         self.guest.ask(&request, self.limit, |reply| {
             match reply {
-                Reply::BenchLimit(limit) => told = Some(Ok(limit)),
-                Reply::BenchCannot(why) => told = Some(Err(in_guest(&why))),
+                Reply::BenchLimit(limit) => answer = Some(Ok(limit)),
+                Reply::BenchCannot(why) => answer = Some(Err(in_guest(&why))),
                 _ => {}
             }
             Ok(())
         })?;
-        told.ok_or_else(unanswered)
+        answer.ok_or_else(unanswered)
     }
 
     /// Trace where packets go.
     pub(super) fn diagnose(&mut self, arm: &BenchArm) -> Result<String, EngineError> {
-        let mut told = None;
+        let mut answer = None;
         let request = Request::BenchDiagnose(*arm);
         self.guest.ask(&request, self.limit, |reply| {
             if let Reply::Diagnosis(found) = reply {
-                told = Some(found);
+                answer = Some(found);
             }
             Ok(())
         })?;
-        told.ok_or_else(unanswered)
+        answer.ok_or_else(unanswered)
     }
 }
 

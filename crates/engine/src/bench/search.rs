@@ -1,14 +1,14 @@
 //! The highest rate without loss, by Multiple Loss Ratio Search (RFC 9971), and latencies at parts
 //! of it.
 //!
-//! A trial is a block: its ledger has to balance like any other, and what the generator did not
-//! offer counts as lost.
+//! A trial is a block: its ledger has to balance like any other, and frames that the generator did
+//! not offer count as lost.
 
 use std::time::Duration;
 
-use netplumb_agent::bench::block::Ran;
-use netplumb_model::bench::{BenchArm, Limit, Measured, Offered, quantities as q};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_agent::bench::block::BlockResult;
+use netplumb_model::bench::{BenchArm, BlockRates, Limit, Offered, quantities as q};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::Recording;
 use netplumb_stats::search::{Goal, GoalResult, Irregular, Search, Trial, TrialResult};
 
@@ -62,13 +62,13 @@ impl Run<'_, '_> {
             let paced = BenchArm { offered: Offered::Pps(trial.load_pps), stamped: false, ..arm };
             let window = Duration::from_secs_f64(trial.duration_s);
             match self.block_of(&paced, window)? {
-                Ran::Measured(measured, facts) => {
+                BlockResult::Measured(measured, facts) => {
                     add_facts(keeper.recording, facts);
                     super::add(keeper.recording, number, trials, &measured);
                     search.record(trial, result_of(trial, &measured));
                     trials += 1;
                 }
-                Ran::CannotHere(why) => return Ok(self.cannot(number, why)),
+                BlockResult::CannotHere(why) => return Ok(self.cannot(number, why)),
             }
             keeper.keep()?;
             (self.tell.borrow_mut())(BenchEvent::Note(format!(
@@ -108,10 +108,10 @@ impl Run<'_, '_> {
             for index in 0..self.plan.blocks {
                 keeper.go_on()?;
                 match self.block_of(&paced, self.plan.window)? {
-                    Ran::Measured(measured, _) => {
+                    BlockResult::Measured(measured, _) => {
                         super::add(keeper.recording, number, index, &measured);
                     }
-                    Ran::CannotHere(why) => {
+                    BlockResult::CannotHere(why) => {
                         let failed = &mut keeper.recording.notes_of(number).failed;
                         failed.insert(RATES.into(), why);
                     }
@@ -137,7 +137,7 @@ fn goals(plan: &BenchPlan) -> Vec<Goal> {
 }
 
 /// The result of a trial. If packets are unaccounted for, it counts as complete loss.
-fn result_of(trial: Trial, measured: &Measured) -> TrialResult {
+fn result_of(trial: Trial, measured: &BlockRates) -> TrialResult {
     let lost = match measured.invalid() {
         Some(_) => 1.0,
         None => measured.loss(),
@@ -161,7 +161,7 @@ fn add(recording: &mut Recording, arm: usize, goals: &[Goal], found: &[GoalResul
             (&q::GOAL_THROUGHPUT, result.conditional_pps),
         ] {
             if let Some(value) = value {
-                recording.add(Of::Arm(arm as u32), quantity, Item::number(number), value);
+                recording.add(Subject::Arm(arm as u32), quantity, FigureKey::number(number), value);
             }
         }
         if let Some(why) = result.irregular {
@@ -186,7 +186,7 @@ mod tests {
 
     fn trial(load_pps: f64, frames: u64, left: u64) -> TrialResult {
         let trial = Trial { load_pps, duration_s: 1.0 };
-        let measured = Measured {
+        let measured = BlockRates {
             window_ns: 1_000_000_000,
             generated: vec![Generated { frames, ..Generated::default() }],
             handled: netplumb_model::bench::Handled {
@@ -199,7 +199,7 @@ mod tests {
                 left,
                 dropped: BTreeMap::from([("full".into(), frames - left)]),
             }],
-            ..Measured::default()
+            ..BlockRates::default()
         };
         result_of(trial, &measured)
     }

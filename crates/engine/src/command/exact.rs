@@ -20,17 +20,17 @@ use netplumb_model::recording::Ledger;
 use netplumb_model::timing::QEMU_PEAK;
 
 use super::tables::Tables;
-use super::{Base, OneArm, Said, add_command_losses, add_figures, facts, runs};
+use super::{Base, CommandReplies, OneArm, add_command_losses, add_figures, facts, runs};
 use crate::collect::{Executed, Translation};
-use crate::debug_info::{self, Ran};
+use crate::debug_info::{self, ExecutedCode};
 use crate::error::EngineError;
 use crate::index::Index;
-use crate::measure::{Beside, tap};
+use crate::measure::tap;
 use crate::prototypes;
 use crate::receive;
 use crate::run::{Options, Progress, add_losses, note_clock};
 use crate::site::Keeper;
-use crate::traces::{self, Traced};
+use crate::traces::{self, StreamExtras, Traced};
 use netplumb_agent::guest::watched;
 
 /// The name of this program's code, as of a file.
@@ -44,7 +44,7 @@ pub(super) fn measure(
     options: &Options,
     keeper: &mut Keeper<'_>,
     progress: &(dyn Fn(Progress) + Sync),
-    said: &mut Said<'_>,
+    said: &mut CommandReplies<'_>,
     tables: &mut Tables,
 ) -> Result<(), EngineError> {
     let (run, arm) = (one.run, &one.command().arm);
@@ -61,7 +61,7 @@ pub(super) fn measure(
     // Modules loaded later are not in the saved symbol table.
     let loaded = match saved {
         Some(_) if !modules.is_empty() => {
-            Some(tables.of(arm, &origin, (&modules, &archive), options)?)
+            Some(tables.for_arm(arm, &origin, (&modules, &archive), options)?)
         }
         _ => None,
     };
@@ -85,7 +85,7 @@ pub(super) fn measure(
     requests.push(one.request(links, watch, shipped));
 
     if one.command().reads.is_some() {
-        // The reader is a task of the agent's, whose code is that of this program.
+        // The reader is a task of the agent's, and executes this program's code.
         let init = crate::origin::program(options, origin.arch())?;
         let init = std::fs::read(init).map_err(EngineError::host("read the guest's program"))?;
         if images.add(READER, &init, None).is_ok() {
@@ -97,7 +97,7 @@ pub(super) fn measure(
         None => None,
     };
     let traced = Traced {
-        beside: Beside {
+        beside: StreamExtras {
             sampling: run.sampling.as_ref(),
             trace: run.trace.as_ref(),
             known: known.as_ref(),
@@ -113,7 +113,7 @@ pub(super) fn measure(
     let guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
 
-    let (outcome, told, late) = thread::scope(|scope| {
+    let (outcome, output, late) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, begin) = channel::<(SymbolTable, Images)>();
         let early = symbols;
@@ -121,13 +121,13 @@ pub(super) fn measure(
         let reader = scope.spawn(move || {
             // The guest ended before the symbols were ready.
             let Ok((late, images)) = begin.recv() else {
-                return (Told::default(), None);
+                return (CommandPluginOutput::default(), None);
             };
             let symbols = early.unwrap_or(&late);
-            let told = follow(stream, symbols, images, traced, &|n| {
+            let output = follow(stream, symbols, images, traced, &|n| {
                 progress(Progress::Blocks(n.min(blocks), blocks));
             });
-            (told, early.is_none().then_some(late))
+            (output, early.is_none().then_some(late))
         });
         let outcome = (|| -> Result<(), EngineError> {
             guest.go_on()?;
@@ -135,13 +135,13 @@ pub(super) fn measure(
             if !equal.is_empty() {
                 frames(&mut guest, options, &equal, &mut images)?;
             }
-            let vdso = chunks(&mut guest, options)?;
+            let vdso = guest.bytes(options.timeout)?;
             // Without it, the little code that it has belongs to no file.
             let _ = images.add(VDSO, &vdso, None);
             let late = match early {
                 Some(_) => SymbolTable::default(),
                 None => {
-                    let text = chunks(&mut guest, options)?;
+                    let text = guest.bytes(options.timeout)?;
                     receive::symbols(&text, origin.release())?
                 }
             };
@@ -154,18 +154,18 @@ pub(super) fn measure(
         let peak = guest.peak_memory_bytes().unwrap_or(0);
         recording.set_most(&QEMU_PEAK, peak as f64);
         drop((guest, ready));
-        let (told, late) = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (outcome, told, late)
+        let (output, late) = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, output, late)
     });
 
-    if let Some(refused) = told.refused {
+    if let Some(refused) = output.refused {
         return Err(refused);
     }
-    traced.check(&told.losses)?;
+    traced.check(&output.losses)?;
     if let Some(symbols) = symbols.or(late.as_ref()) {
-        let mut index = Index::of(recording);
-        let executed = Executed { symbols, user: &told.user_symbols, nodes: &told.nodes };
-        let (windows, layers) = (&told.windows, &options.layers);
+        let mut index = Index::from_recording(recording);
+        let executed = Executed { symbols, user: &output.user_symbols, nodes: &output.nodes };
+        let (windows, layers) = (&output.windows, &options.layers);
         let translation = Translation::add(recording, &mut index, &executed, layers, windows);
         if let Some(sampling) = &run.sampling {
             for (number, window) in (0..).zip(windows) {
@@ -176,7 +176,7 @@ pub(super) fn measure(
         if run.exact {
             let with_args = run.trace.as_ref().is_some_and(|spec| spec.has_args());
             let of_calls = known.as_ref().filter(|_| with_args).map(|known| {
-                prototypes::of_calls(known, symbols, &told.user_symbols, windows.iter())
+                prototypes::of_calls(known, symbols, &output.user_symbols, windows.iter())
             });
             for (number, window) in (0..).zip(windows) {
                 translation.add_block(recording, one.at as u32, number, window, one_run());
@@ -184,7 +184,7 @@ pub(super) fn measure(
                     traces::add(recording, &executed, layers, traced, of_calls.as_ref());
                 }
             }
-            let ran = Ran { symbols: &told.user_symbols, code: &told.code, windows };
+            let ran = ExecutedCode { symbols: &output.user_symbols, code: &output.code, windows };
             let sources = debug_info::add_lines(
                 recording,
                 &translation,
@@ -193,33 +193,33 @@ pub(super) fn measure(
                 &paths,
                 &options.cancel,
             );
-            let (arm, insns) = (one.at as u32, &told.instructions);
+            let (arm, insns) = (one.at as u32, &output.instructions);
             translation.add_code(recording, arm, &executed, insns, &sources);
             tables.lines.add(recording, arm, &origin.booted(options));
         }
     }
     for instrument in &counted {
-        add_losses(recording, instrument, &told.losses);
+        add_losses(recording, instrument, &output.losses);
     }
     for (cause, count, meaning) in [
         (
             "call paths merged",
-            told.losses.ways_cut,
+            output.losses.ways_cut,
             "call depth or thread limit exceeded: these calls are attributed to the root of their thread",
         ),
         (
             "instructions in code without a file",
-            told.losses.insns_without_file,
+            output.losses.insns_without_file,
             "generated at run time, or in a file that was not copied into the guest: they are in [unknown]",
         ),
         (
             "instructions in code of several files",
-            told.losses.insns_of_equal_files,
+            output.losses.insns_of_equal_files,
             "these files have equal pages, and the guest's kernel does not show which of them runs: attributed to one of them",
         ),
         (
             "switches to stacks of coroutines",
-            told.losses.stack_switches,
+            output.losses.stack_switches,
             "functions that a coroutine was left in are called again where it goes on: too many calls, and inclusive costs too high; self costs are right",
         ),
     ] {
@@ -232,10 +232,10 @@ pub(super) fn measure(
         add_figures(recording, one.at, first, ends);
     }
     for instrument in &counted {
-        add_command_losses(recording, instrument, told.losses.windows_cut, ends);
+        add_command_losses(recording, instrument, output.losses.windows_cut, ends);
     }
-    let (got, wanted) = (told.windows.len(), ends.len());
-    match (outcome, told.error) {
+    let (got, wanted) = (output.windows.len(), ends.len());
+    match (outcome, output.error) {
         (Ok(()), _) if got >= wanted => Ok(()),
         (Ok(()), Some(stream)) => Err(stream.into()),
         (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
@@ -243,7 +243,7 @@ pub(super) fn measure(
     }
 }
 
-/// Pages of code that are equal in several files, by image: their content does not say which file runs.
+/// Pages of code that are equal in several files, by image: their content does not tell which file runs.
 fn equal_pages(images: &Images, paths: &[PathBuf]) -> Vec<(u32, FilePages)> {
     let mut files: Vec<(u32, FilePages)> = Vec::new();
     for (image, offset) in images.equal_pages() {
@@ -292,7 +292,7 @@ fn one_run() -> Ledger {
 
 /// The plugin's results.
 #[derive(Default)]
-struct Told {
+struct CommandPluginOutput {
     windows: Vec<Window>,
     nodes: Vec<TreeNode>,
     user_symbols: Vec<UserSymbol>,
@@ -311,15 +311,15 @@ fn follow(
     images: Images,
     traced: Traced<'_>,
     done: &dyn Fn(u32),
-) -> Told {
+) -> CommandPluginOutput {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
-    let mut told = Told::default();
+    let mut output = CommandPluginOutput::default();
     let tracing = match traced.tracing(symbols, &images) {
         Ok(tracing) => tracing,
         Err(refused) => {
-            told.refused = Some(refused);
-            return told;
+            output.refused = Some(refused);
+            return output;
         }
     };
     let mut accountant = Accountant::of_command(symbols, &rules, images)
@@ -329,38 +329,26 @@ fn follow(
         match reader.next() {
             Ok(Some(record)) => {
                 if let Some(window) = accountant.take(record) {
-                    told.windows.push(window);
-                    done(told.windows.len() as u32);
+                    output.windows.push(window);
+                    done(output.windows.len() as u32);
                 }
             }
             Ok(None) => break,
             Err(error) => {
-                told.error = Some(error);
+                output.error = Some(error);
                 break;
             }
         }
     }
-    told.windows.extend(accountant.finish());
-    for ran in told.windows.iter().flat_map(|w| &w.user_code) {
-        if let Entry::Vacant(entry) = told.code.entry(ran.block) {
+    output.windows.extend(accountant.finish());
+    for ran in output.windows.iter().flat_map(|w| &w.user_code) {
+        if let Entry::Vacant(entry) = output.code.entry(ran.block) {
             entry.insert(accountant.user_code(ran.block).unwrap_or_default());
         }
     }
-    told.nodes = accountant.tree().nodes().to_vec();
-    told.user_symbols = accountant.user_symbols().to_vec();
-    told.losses = accountant.losses();
-    told.instructions = accountant.instructions();
-    told
-}
-
-/// The reply to a request, in chunks.
-pub(super) fn chunks(guest: &mut Guest, options: &Options) -> Result<Vec<u8>, EngineError> {
-    let mut bytes = Vec::new();
-    guest.answers(options.timeout, |reply| {
-        if let Reply::Chunk(chunk) = reply {
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(())
-    })?;
-    Ok(bytes)
+    output.nodes = accountant.tree().nodes().to_vec();
+    output.user_symbols = accountant.user_symbols().to_vec();
+    output.losses = accountant.losses();
+    output.instructions = accountant.instructions();
+    output
 }

@@ -14,7 +14,6 @@ use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::Request;
 use netplumb_model::recording::Arm;
 
-use super::exact::chunks;
 use crate::error::EngineError;
 use crate::kernel_lines::KernelLines;
 use crate::origin::Origin;
@@ -37,7 +36,7 @@ impl Tables {
     ///
     /// # Errors
     /// The guest fails, or its kernel lacks functions that identify paths.
-    pub(super) fn of(
+    pub(super) fn for_arm(
         &mut self,
         arm: &Arm,
         origin: &Origin,
@@ -61,7 +60,7 @@ impl Tables {
         let mut guest = origin.start(&requests, extra, options)?;
         guest.go_on()?;
         guest.answers(options.timeout, |_| Ok(()))?;
-        let text = chunks(&mut guest, options)?;
+        let text = guest.bytes(options.timeout)?;
         let table = Arc::new(receive::symbols(&text, origin.release())?);
         self.known.push((key, Arc::clone(&table)));
         Ok(table)

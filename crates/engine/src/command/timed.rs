@@ -1,12 +1,12 @@
-//! A command with an instrument that measures on the running kernel: the packets seen while it runs,
-//! or what it does. No plugin.
+//! A command with an instrument that measures on the running kernel: packets seen while it runs, or its own work. No
+//! plugin.
 
 use std::time::Duration;
 
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::timing::TimingSpec;
 
-use super::{Base, OneArm, Said, add_command_losses, add_figures, facts, runs};
+use super::{Base, CommandReplies, OneArm, add_command_losses, add_figures, facts, runs};
 use crate::error::EngineError;
 use crate::guests::CommandWindows;
 use crate::kinds::is_of_packets;
@@ -17,7 +17,7 @@ use crate::site::Keeper;
 /// minute, and a short --timeout is meant for the command.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(120);
 
-/// The agent, of which the task that reads a file is a copy.
+/// The agent. The task that reads a file is a copy of it.
 const AGENT: u32 = 1;
 
 impl OneArm<'_> {
@@ -45,7 +45,7 @@ pub(super) fn measure(
     options: &Options,
     keeper: &mut Keeper<'_>,
     progress: &dyn Fn(Progress),
-    said: &mut Said<'_>,
+    said: &mut CommandReplies<'_>,
 ) -> Result<(), EngineError> {
     let (run, arm) = (one.run, &one.command().arm);
     let ends_before = said.ends.len();

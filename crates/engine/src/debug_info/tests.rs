@@ -1,11 +1,11 @@
-use netplumb_instruments::exact::{Counted, RanCode};
+use netplumb_instruments::exact::{CountedCost, RanCode};
 use netplumb_model::class::{Context, Direction};
 
 use super::*;
 use crate::collect::Executed;
 
-/// Check that the cost of a line is the number of its executed instructions, that of an interrupted
-/// block only those that ran, and that repetitions count for the last instruction.
+/// Check that the cost of a line is the number of its executed instructions, that an interrupted
+/// block has only the ones that ran, and that repetitions count for the last instruction.
 #[test]
 fn lines_of_blocks() {
     let symbol = FIRST_USER_SYMBOL;
@@ -37,7 +37,7 @@ fn lines_of_blocks() {
     };
     let ran = |insns, times| RanCode { block: 7, insns, times };
     let window = Window {
-        costs: vec![Counted {
+        costs: vec![CountedCost {
             direction: Direction::Other,
             context: Context::Task,
             node: 0,

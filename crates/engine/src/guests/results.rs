@@ -1,4 +1,4 @@
-//! The site of guests: it begins turns, and adds to the recording what they send.
+//! The site of guests: it begins turns, and adds their results to the recording.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -10,17 +10,16 @@ use netplumb_model::message::Reply;
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::QEMU_PEAK;
 
-use super::told::add_told;
-use super::turn::{News, Ran, Seen, Shared};
-use crate::collect::{Executed, Translation};
-use crate::debug_info::Lookup;
+use super::replies::add_block;
+use super::turn::{ArmResult, News, Shared, TurnResult};
+use crate::collect::{Executed, SourceLines, Translation};
 use crate::error::EngineError;
 use crate::extras;
 use crate::gather::Gatherer;
 use crate::index::Index;
 use crate::kernel_lines::KernelLines;
 use crate::long;
-use crate::measure::Measured;
+use crate::measure::ArmCounts;
 use crate::origin::Origin;
 use crate::run::{Progress, add_losses};
 use crate::schedule::Turn;
@@ -57,7 +56,7 @@ impl Site for Guests<'_, '_, '_> {
         self.scope.spawn(move || {
             let result = shared.one(&turn, first, &sender);
             // There is no receiver if the run has panicked.
-            let _ = sender.send(News::Over(Ran { turn, first, result }));
+            let _ = sender.send(News::Over(TurnResult { turn, first, result }));
         });
     }
 
@@ -68,7 +67,7 @@ impl Site for Guests<'_, '_, '_> {
             #[allow(clippy::expect_used)]
             match self.channel.1.recv().expect("a turn is under way") {
                 News::Over(ran) => break ran,
-                // Those of others are taken, so that they can end.
+                // Rounds of other turns are received, so that these can end.
                 News::Round { .. } if unsaved.is_some() => {}
                 News::Round { turn, first, origin, measured } => {
                     let added = self.counted(&turn, first, &origin, *measured, keeper.recording);
@@ -84,12 +83,12 @@ impl Site for Guests<'_, '_, '_> {
             return (ran.turn, Err(error));
         }
         let merged = match ran.result {
-            Ok((_, Seen::InRounds)) => Ok(Ended::Measured),
-            Ok((origin, Seen::Counted(measured))) => {
+            Ok((_, ArmResult::InRounds)) => Ok(Ended::Measured),
+            Ok((origin, ArmResult::Counted(measured))) => {
                 self.counted(&ran.turn, ran.first, &origin, *measured, keeper.recording)
             }
-            Ok((origin, Seen::Timed(told, error))) => {
-                self.timed(&ran.turn, ran.first, &origin, &told, keeper.recording);
+            Ok((origin, ArmResult::Timed(replies, error))) => {
+                self.timed(&ran.turn, ran.first, &origin, &replies, keeper.recording);
                 error.map_or(Ok(Ended::Measured), |error| self.ended_by(&ran.turn, error))
             }
             Err(error) => Err(error),
@@ -99,7 +98,8 @@ impl Site for Guests<'_, '_, '_> {
 }
 
 impl Guests<'_, '_, '_> {
-    /// Merge what a guest that goes on has measured, save it from time to time, and report it.
+    /// Merge the measurements of a guest that continues, save them from time to time, and report
+    /// them.
     fn keep(&mut self, keeper: &mut Keeper<'_>) -> Result<(), EngineError> {
         keeper.settle();
         if let Some(long) = keeper.long() {
@@ -119,7 +119,7 @@ impl Guests<'_, '_, '_> {
         turn: &Turn,
         first: bool,
         origin: &Origin,
-        measured: Measured,
+        measured: ArmCounts,
         recording: &mut Recording,
     ) -> Result<Ended, EngineError> {
         let of_namespaces = |(key, _): &(String, String)| first || key.starts_with("net.");
@@ -154,7 +154,7 @@ impl Guests<'_, '_, '_> {
                 }
             }
             if run.exact {
-                let (insns, none) = (&measured.instructions, Lookup::default());
+                let (insns, none) = (&measured.instructions, SourceLines::default());
                 translation.add_code(recording, arm, &executed, insns, &none);
                 self.lines.add(recording, arm, &origin.booted(options));
             }
@@ -167,12 +167,12 @@ impl Guests<'_, '_, '_> {
         (measured.error).map_or(Ok(Ended::Measured), |error| self.ended_by(turn, error))
     }
 
-    /// In a scan, a setting that breaks the path is a result. Rules that do so are those of one arm, and others can
+    /// In a scan, a setting that breaks the path is a result. Rules that break it belong to one arm, and other arms can
     /// be measured.
     fn ended_by(&self, turn: &Turn, error: EngineError) -> Result<Ended, EngineError> {
         let plan = self.shared.plan;
         let has_rules =
-            || Ruleset::of(&plan.arms[turn.arm]).is_some_and(|rules| !rules.is_generated());
+            || Ruleset::from_arm(&plan.arms[turn.arm]).is_some_and(|rules| !rules.is_generated());
         let others = plan.arms.len() > 1 && has_rules();
         match plan.scan.is_some() && error.is_the_guests() {
             true => Ok(Ended::CannotHere(extras::in_a_line(&error))),
@@ -186,7 +186,7 @@ impl Guests<'_, '_, '_> {
         turn: &Turn,
         first: bool,
         origin: &Origin,
-        told: &[Reply],
+        replies: &[Reply],
         recording: &mut Recording,
     ) {
         if first {
@@ -198,7 +198,7 @@ impl Guests<'_, '_, '_> {
         let Shared { run, plan, options, .. } = self.shared;
         let instrument = run.spec(turn.by).map_or("", |spec| &spec.instrument);
         let mut gatherer = None;
-        for reply in told {
+        for reply in replies {
             match reply {
                 Reply::Attached(attached) => {
                     let layers = &options.layers;
@@ -206,20 +206,20 @@ impl Guests<'_, '_, '_> {
                     gatherer = Some(new);
                 }
                 Reply::Facts(notes) => extras::note(recording, turn.arm, notes),
-                Reply::TimedBlock(told) => {
-                    let probed = told.window.is_some();
+                Reply::TimedBlock(timed_block) => {
+                    let probed = timed_block.window.is_some();
                     recording.blocks.push(Block {
                         arm: (turn.arm + if probed { 0 } else { plan.arms.len() }) as u32,
                         instrument: if probed { instrument.into() } else { String::new() },
-                        index: told.index,
-                        ledger: told.ledger.clone(),
+                        index: timed_block.index,
+                        ledger: timed_block.ledger.clone(),
                         totals: Vec::new(),
                         entered: 0,
                         returned: 0,
-                        duration_ns: told.duration_ns,
+                        duration_ns: timed_block.duration_ns,
                     });
                     let block = recording.blocks.len() as u32 - 1;
-                    add_told(recording, self.index, gatherer.as_mut(), &[block], told);
+                    add_block(recording, self.index, gatherer.as_mut(), &[block], timed_block);
                 }
                 _ => {}
             }

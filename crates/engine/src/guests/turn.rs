@@ -1,4 +1,4 @@
-//! What the thread of a turn does, and what it sends.
+//! The thread of a turn, and the news that it sends.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -8,16 +8,17 @@ use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::timing::TimingSpec;
 
-use super::GuestRun;
+use super::run::GuestRun;
 use crate::error::EngineError;
 use crate::extras;
 use crate::long::Long;
-use crate::measure::{Beside, Measured, measure, measure_on};
+use crate::measure::{ArmCounts, measure, measure_on};
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
-use crate::prototypes::Known;
+use crate::prototypes::GuestPrototypes;
 use crate::run::{Options, Progress};
 use crate::schedule::Turn;
+use crate::traces::StreamExtras;
 use crate::wires::Wires;
 
 /// The arms of one boot.
@@ -55,35 +56,35 @@ pub(super) struct Shared<'a> {
     pub(super) all: u32,
     pub(super) over: AtomicU32,
     pub(super) progress: &'a (dyn Fn(Progress) + Sync),
-    /// Of a long run.
+    /// The state of a long run.
     pub(super) long: Option<Long<'a>>,
     /// Of a long run, the number of each arm's first block.
     pub(super) first: Vec<u32>,
-    /// Whether guests that go on are to stop, since one has failed.
+    /// Whether guests of a long run are to stop, since one has failed.
     pub(super) stop: AtomicBool,
 }
 
-/// What a thread sends.
+/// Messages from the thread of a turn.
 pub(super) enum News {
-    /// A round of a guest that goes on.
-    Round { turn: Turn, first: bool, origin: Arc<Origin>, measured: Box<Measured> },
+    /// A round of a guest of a long run.
+    Round { turn: Turn, first: bool, origin: Arc<Origin>, measured: Box<ArmCounts> },
     /// The end of a turn.
-    Over(Ran),
+    Over(TurnResult),
 }
 
 /// The result of a turn.
-pub(super) struct Ran {
+pub(super) struct TurnResult {
     pub(super) turn: Turn,
-    /// Whether the guest's facts are those of the recording; facts of other kernels are notes on
+    /// Whether the recording's facts come from this guest; facts of other kernels are notes on
     /// their arms.
     pub(super) first: bool,
-    pub(super) result: Result<(Arc<Origin>, Seen), EngineError>,
+    pub(super) result: Result<(Arc<Origin>, ArmResult), EngineError>,
 }
 
 /// The results of an arm.
-pub(super) enum Seen {
-    /// Its instructions.
-    Counted(Box<Measured>),
+pub(super) enum ArmResult {
+    /// Instructions that the plugin counted.
+    Counted(Box<ArmCounts>),
     /// Nothing more: its rounds were sent before.
     InRounds,
     /// The guest's replies about its blocks, up to an error.
@@ -101,7 +102,7 @@ impl Shared<'_> {
         (self.progress)(Progress::Blocks(over.min(self.all), self.all));
     }
 
-    /// Run a guest that goes on until the time is over.
+    /// Run a guest until the time is over.
     fn go_on(
         &self,
         turn: &Turn,
@@ -142,7 +143,7 @@ impl Shared<'_> {
         turn: &Turn,
         first: bool,
         sender: &SyncSender<News>,
-    ) -> Result<(Arc<Origin>, Seen), EngineError> {
+    ) -> Result<(Arc<Origin>, ArmResult), EngineError> {
         let arm = &self.plan.arms[turn.arm];
         let spec = self.run.spec(turn.by);
         let plan = self.plan.run_plan(arm);
@@ -159,44 +160,46 @@ impl Shared<'_> {
         let group = self.group(turn.arm).ok_or(EngineError::OtherPlan("other arms"))?;
         let origin = group.origin(&plan, self.progress)?;
         (self.progress)(Progress::Arm(arm.name.clone()));
-        let (wires, extra) = Wires::of(arm)?;
+        let (wires, extra) = Wires::from_arm(arm)?;
         let mut seen = match spec {
             None if self.long.is_some() => {
                 self.go_on(turn, first, &origin, &plan, extra, sender)?;
-                Seen::InRounds
+                ArmResult::InRounds
             }
             None => {
                 let known = match &self.run.trace {
                     Some(_) => {
                         let (kernel, guest) = (group.boot.kernel, group.boot.guest);
                         let (tree, _) = extras::module_tree(kernel, guest)?;
-                        Some(Known::of(kernel, tree, &self.options.cancel))
+                        Some(GuestPrototypes::new(kernel, tree, &self.options.cancel))
                     }
                     None => None,
                 };
-                let beside = Beside {
+                let beside = StreamExtras {
                     sampling: self.run.sampling.as_ref(),
                     trace: self.run.trace.as_ref(),
                     known: known.as_ref(),
                 };
                 let done = || self.one_over();
                 let measured = measure(&origin, &plan, extra, beside, self.options, &done);
-                Seen::Counted(Box::new(measured))
+                ArmResult::Counted(Box::new(measured))
             }
             Some(spec) => {
-                let mut told = Vec::new();
+                let mut replies = Vec::new();
                 let bare = self.run.is_beside_bare(turn.by);
-                let error = self.time(&origin, spec, plan, (extra, bare), &mut told).err();
-                Seen::Timed(told, error)
+                let error = self.time(&origin, spec, plan, (extra, bare), &mut replies).err();
+                ArmResult::Timed(replies, error)
             }
         };
-        // The guest has ended. What it ended by is the cause, if there is one.
+        // The guest has ended. The way it ended is the cause, if there is one.
         let wrong = wires.check().err();
         match (&mut seen, wrong) {
             (_, None) => {}
-            (Seen::InRounds, Some(wrong)) => return Err(wrong),
-            (Seen::Counted(measured), wrong) => measured.error = measured.error.take().or(wrong),
-            (Seen::Timed(_, error), wrong) => *error = error.take().or(wrong),
+            (ArmResult::InRounds, Some(wrong)) => return Err(wrong),
+            (ArmResult::Counted(measured), wrong) => {
+                measured.error = measured.error.take().or(wrong)
+            }
+            (ArmResult::Timed(_, error), wrong) => *error = error.take().or(wrong),
         }
         Ok((origin, seen))
     }
@@ -208,7 +211,7 @@ impl Shared<'_> {
         spec: &TimingSpec,
         plan: RunPlan,
         (extra, bare): (Extra, bool),
-        told: &mut Vec<Reply>,
+        replies: &mut Vec<Reply>,
     ) -> Result<(), EngineError> {
         let request = Request::Time { spec: spec.clone(), plan, bare };
         let mut machine = origin.start(&[request], extra, self.options)?;
@@ -217,7 +220,7 @@ impl Shared<'_> {
             if let Reply::TimedBlock(_) = reply {
                 self.one_over();
             }
-            told.push(reply);
+            replies.push(reply);
             Ok(())
         })?;
         Ok(())

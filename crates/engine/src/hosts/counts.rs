@@ -1,5 +1,5 @@
-//! What both hosts executed, by function: one block for both, in which all that the sender did is of
-//! the class that sends, and all that the receiver did of the one that receives.
+//! The instructions of both hosts, by function: one block for both, in which the sender's work is in the class that
+//! sends, and the receiver's in the one that receives.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,27 @@ use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::Direction;
 use netplumb_model::code::Instruction;
 use netplumb_model::hosts::{COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS, HostBlock, PAYLOAD, Side};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Block, Ledger, Recording, Total};
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK};
 
 use super::pair;
-use crate::collect::{Executed, Translation};
-use crate::debug_info::Lookup;
+use crate::collect::{Executed, SourceLines, Translation};
 use crate::index::{Index, add_costs};
 use crate::origin::Origin;
 use crate::run::add_losses;
 use crate::schedule::Turn;
 
-/// What both hosts of an arm executed, the sender first.
-pub(super) struct Counted<'a> {
+/// Instructions of both hosts of an arm, the sender first.
+pub(super) struct HostsExecuted<'a> {
     pub(super) origins: [&'a Origin; 2],
     pub(super) executed: &'a [pair::Executed; 2],
-    /// What the wire says of the same blocks.
+    /// The wire's records of the same blocks.
     pub(super) blocks: &'a [[HostBlock; 2]],
     pub(super) layers: &'a LayerRules,
 }
 
-impl Counted<'_> {
+impl HostsExecuted<'_> {
     /// Add them to the recording.
     pub(super) fn add(&self, recording: &mut Recording, turn: &Turn, index: &mut Index) {
         let first_code = recording.code.len();
@@ -38,14 +37,14 @@ impl Counted<'_> {
             let Some(symbols) = origin.table() else {
                 continue;
             };
-            let told = &executed.told;
-            let of = Executed { symbols, user: &[], nodes: &told.nodes };
-            let windows = &told.windows;
+            let output = &executed.told;
+            let of = Executed { symbols, user: &[], nodes: &output.nodes };
+            let windows = &output.windows;
             let translation = Translation::add(recording, index, &of, self.layers, windows);
-            let none = Lookup::default();
+            let none = SourceLines::default();
             let arm = turn.arm as u32;
-            translation.add_code(recording, arm, &of, &told.instructions, &none);
-            add_losses(recording, INSTRUCTIONS.instrument, &told.losses);
+            translation.add_code(recording, arm, &of, &output.instructions, &none);
+            add_losses(recording, INSTRUCTIONS.instrument, &output.losses);
             recording.set_most(&QEMU_PEAK, executed.qemu_peak_bytes as f64);
             sides.push((*side, translation, windows));
         }
@@ -61,7 +60,7 @@ impl Counted<'_> {
     }
 }
 
-/// The class of what a host did: what is for no packet is of none.
+/// The class of a host's work; work for no packet has none.
 fn direction_at(side: Side, direction: Direction) -> Direction {
     match (side, direction) {
         (_, Direction::Other) => Direction::Other,
@@ -97,13 +96,13 @@ fn add_block(
         translation.costs((block, quantity), window, |direction| direction_at(*side, direction))
     });
     add_costs(recording, costs);
-    recording.add(Of::Block(block), &PAYLOAD, Item::ONLY, rx.bytes as f64);
+    recording.add(Subject::Block(block), &PAYLOAD, FigureKey::ONLY, rx.bytes as f64);
     for (side, _, window) in windows {
         for (of, insns) in
             [(&COUNTED_IN_KERNEL, window.kernel_insns), (&COUNTED_IN_PROGRAMS, window.user_insns)]
         {
-            let item = Item::label(side.called());
-            recording.add(Of::Block(block), of, item, insns as f64);
+            let item = FigureKey::label(side.called());
+            recording.add(Subject::Block(block), of, item, insns as f64);
         }
     }
 }
@@ -125,7 +124,7 @@ fn frames(tx: &HostBlock, rx: &HostBlock) -> Ledger {
     Ledger { offered, delivered: offered.saturating_sub(dropped.values().sum()), dropped }
 }
 
-/// Add up instructions of one function of which both hosts have a list.
+/// Add up instructions of one function that both hosts list.
 fn merge_code(recording: &mut Recording, first: usize) {
     let mut known: BTreeMap<_, usize> = BTreeMap::new();
     for code in recording.code.split_off(first) {
@@ -149,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// Check that all that a host did is of its class, but what was for no packet.
+    /// Check that all of a host's work has its class, except work for no packet.
     #[test]
     fn directions() {
         for direction in [Direction::Tx, Direction::Rx, Direction::Ack] {
@@ -173,7 +172,7 @@ mod tests {
         assert!(ledger.closes());
     }
 
-    /// Check that instructions of one function are added up, and those of another list are not.
+    /// Check that instructions of one function are added up, but not another list's.
     #[test]
     fn code_of_both() {
         let code = |arm, address, insns: &[(u32, u64)]| FunctionCode {

@@ -35,13 +35,13 @@ pub(super) struct Seat<'a> {
 }
 
 impl Cpus {
-    /// For so many pairs at a time.
-    pub(super) fn of(pairs: usize) -> Cpus {
+    /// `pairs` is the number of pairs that run at a time.
+    pub(super) fn for_pairs(pairs: usize) -> Cpus {
         Cpus { now: Mutex::default(), changed: Condvar::new(), pairs: pairs.max(1) }
     }
 
-    /// Wait until the pair of this number may run, after all before it have begun, and take a CPU: of those with the
-    /// fewest pairs the one that this thread is on, to which the kernel has just moved it, as others may be busy with
+    /// Wait until the pair of this number may run, after all before it have begun, and take a CPU: among the CPUs with
+    /// the fewest pairs the current one, to which the kernel has just moved this thread, as others may be busy with
     /// something else.
     pub(super) fn take(&self, number: usize) -> Seat<'_> {
         let waits = |now: &mut Now| now.begun != number || now.taken.len() >= self.pairs;
@@ -78,7 +78,7 @@ mod tests {
     fn one_for_each_pair() {
         let allowed = cpus::allowed().unwrap();
         let pairs = allowed.len();
-        let all = Cpus::of(pairs);
+        let all = Cpus::for_pairs(pairs);
         let mut seats: Vec<Seat<'_>> = (0..pairs).map(|n| all.take(n)).collect();
         let mut taken: Vec<u32> = seats.iter().filter_map(|seat| seat.cpu).collect();
         taken.sort_unstable();

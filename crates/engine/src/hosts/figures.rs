@@ -1,10 +1,10 @@
-//! What a block of two hosts was, as figures.
+//! Figures of a block of two hosts.
 
 use std::collections::BTreeMap;
 
 use netplumb_lab::vm::frames::Occupied;
 use netplumb_model::hosts::{self, HostBlock};
-use netplumb_model::quantity::{Declared, Figure, Item, Of};
+use netplumb_model::quantity::{Declared, Figure, FigureKey, Subject};
 use netplumb_model::recording::{Block, Ledger, Recording};
 
 use super::End;
@@ -25,7 +25,8 @@ pub(super) fn add(
     let turns_ns = [tx, rx].map(|side| &side.turns_ns);
     let turns_ns = turns_ns.into_iter().find(|turns| !turns.is_empty());
     let is_web = tx.turns_ns.is_empty() && turns_ns.is_some();
-    // The last byte of a stream or a file is the receiver's, that of an answer the sender's.
+    // The last byte of a stream or a file is the receiver's, the last byte of an answer the
+    // sender's.
     let over = if tx.turns_ns.is_empty() { rx } else { tx }.end.clock_ns;
     let duration_ns = over.saturating_sub(begin);
     let mut dropped: BTreeMap<String, u64> = rx.failed.iter().cloned().collect();
@@ -44,32 +45,32 @@ pub(super) fn add(
         returned: 0,
         duration_ns,
     });
-    let block = Of::Block(recording.blocks.len() as u32 - 1);
+    let block = Subject::Block(recording.blocks.len() as u32 - 1);
     let seconds = duration_ns as f64 / 1e9;
-    let mut figure = |quantity: &Declared, item: Item, value: f64| {
-        recording.add_figure(block, Figure::new(quantity, value).of(item));
+    let mut figure = |quantity: &Declared, item: FigureKey, value: f64| {
+        recording.add_figure(block, Figure::new(quantity, value).with_key(item));
     };
     if turns_ns.is_none() || is_web {
         let bits = rx.bytes as f64 * 8.0;
-        figure(&hosts::THROUGHPUT, Item::ONLY, bits / seconds);
+        figure(&hosts::THROUGHPUT, FigureKey::ONLY, bits / seconds);
     }
     if let Some(turns_ns) = turns_ns {
         let turns = turns_ns.len() as f64;
-        figure(&hosts::TURNS, Item::ONLY, turns / seconds);
+        figure(&hosts::TURNS, FigureKey::ONLY, turns / seconds);
         for (label, value) in spread(turns_ns) {
-            figure(&hosts::TURN, Item::label(label), value);
+            figure(&hosts::TURN, FigureKey::label(label), value);
         }
     }
     if let Some(read) = tx.disk_bytes {
         let share = read as f64 / rx.bytes.max(1) as f64;
-        figure(&hosts::FROM_DISK, Item::ONLY, share);
+        figure(&hosts::FROM_DISK, FigureKey::ONLY, share);
     }
     let passed = duration_ns as f64;
     // Frames that wait for the wire when the last byte arrives are of no time of the block.
     let wire_use = occupied.between_ns(begin, over) / passed;
-    figure(&hosts::WIRE_USE, Item::ONLY, wire_use);
+    figure(&hosts::WIRE_USE, FigureKey::ONLY, wire_use);
     let retransmitted = tx.retransmitted as f64;
-    figure(&hosts::RETRANSMITTED, Item::ONLY, retransmitted);
+    figure(&hosts::RETRANSMITTED, FigureKey::ONLY, retransmitted);
     for (end, side) in ends.iter().zip(sides) {
         let HostBlock { begin, end: over, .. } = side;
         let instructions = over.instructions - begin.instructions;
@@ -87,11 +88,11 @@ pub(super) fn add(
             (&hosts::BUFFER, side.buffer_bytes.map(|n| n as f64)),
         ] {
             if let Some(value) = value {
-                figure(quantity, Item::label(end.side.called()), value);
+                figure(quantity, FigureKey::label(end.side.called()), value);
             }
         }
-        // A host's window has a little of what was before the first byte and after the last one, which
-        // counts in a short block of a slow CPU.
+        // A host's window includes a little time before the first byte and after the last one, which matters in a short
+        // block of a slow CPU.
         let busy = (busy_ns as f64 / passed).min(1.0);
         for (quantity, value) in [
             (&hosts::BUSY, busy),
@@ -104,12 +105,12 @@ pub(super) fn add(
             (&hosts::HELD, (over.held - begin.held) as f64),
             (&hosts::LONGEST_WAIT, over.longest_wait_ns as f64),
         ] {
-            figure(quantity, Item::label(end.side.called()), value);
+            figure(quantity, FigureKey::label(end.side.called()), value);
         }
     }
 }
 
-/// The part of a host's window in which the kernel says that it was idle.
+/// The share of a host's window in which the kernel reports that it was idle.
 fn kernel_idle(side: &HostBlock, icount_shift: u8) -> Option<f64> {
     let passed = side.end.clock_ns.checked_sub(side.begin.clock_ns)?;
     let idle = side.kernel_idle.as_ref()?;

@@ -16,14 +16,14 @@ use netplumb_model::recording::Arm;
 
 use super::End;
 use crate::error::EngineError;
-use crate::measure::{self, Beside};
+use crate::measure;
 use crate::origin::Origin;
 use crate::run::Options;
-use crate::traces::Traced;
+use crate::traces::{StreamExtras, Traced};
 use crate::wires::{self, Other};
 
 /// The results of an arm.
-pub(super) struct Ran {
+pub(super) struct PairResult {
     /// The blocks, of the sender and the receiver.
     pub(super) blocks: Vec<[HostBlock; 2]>,
     /// When frames of the sender were on the wire.
@@ -32,20 +32,20 @@ pub(super) struct Ran {
     pub(super) notes: Vec<(String, String)>,
     /// The hash of the times of all frames.
     pub(super) frames_hash: String,
-    /// If instructions were counted: what the sender and the receiver executed.
+    /// Instructions of the sender and the receiver, if they were counted.
     pub(super) counted: Option<[Executed; 2]>,
 }
 
-/// What one host executed.
+/// Instructions of one host.
 pub(super) struct Executed {
     /// The windows of its blocks, and what they refer to.
-    pub(super) told: measure::Told,
+    pub(super) told: measure::PluginOutput,
     pub(super) qemu_peak_bytes: u64,
 }
 
-/// What a guest told.
+/// A guest's replies over the run.
 #[derive(Default)]
-struct Told {
+struct GuestReplies {
     blocks: Vec<HostBlock>,
     last: Latch,
     notes: Vec<(String, String)>,
@@ -63,8 +63,8 @@ pub(super) fn run(
     counts: bool,
     cpu: Option<u32>,
     options: &Options,
-) -> Result<Ran, EngineError> {
-    let wire = Wire::of(arm);
+) -> Result<PairResult, EngineError> {
+    let wire = Wire::from_arm(arm);
     let sockets = UnixStream::pair().map_err(EngineError::host("make a socket pair"))?;
     let sockets: [OwnedFd; 2] = [sockets.0.into(), sockets.1.into()];
     let mut guests = Vec::new();
@@ -118,7 +118,8 @@ pub(super) fn run(
         let streams: Vec<_> = (streams.into_iter())
             .map(|(stream, symbols, release, serving)| {
                 scope.spawn(move || {
-                    let traced = Traced { beside: Beside::default(), release, command: false };
+                    let traced =
+                        Traced { beside: StreamExtras::default(), release, command: false };
                     measure::follow(stream, symbols, traced, serving, &|| ())
                 })
             })
@@ -140,10 +141,10 @@ pub(super) fn run(
     }
     let peaks = [tx.qemu_peak_bytes, rx.qemu_peak_bytes];
     let mut executed = Vec::new();
-    for (told, qemu_peak_bytes) in counted.into_iter().zip(peaks) {
-        executed.push(executed_of(told, qemu_peak_bytes, tx.blocks.len())?);
+    for (output, qemu_peak_bytes) in counted.into_iter().zip(peaks) {
+        executed.push(executed_of(output, qemu_peak_bytes, tx.blocks.len())?);
     }
-    Ok(Ran {
+    Ok(PairResult {
         blocks: (tx.blocks.into_iter().zip(rx.blocks)).map(|(tx, rx)| [tx, rx]).collect(),
         occupied,
         notes: tx.notes.into_iter().chain(rx.notes).collect(),
@@ -152,7 +153,7 @@ pub(super) fn run(
     })
 }
 
-/// Wait for what some threads return.
+/// Wait for several threads; returns their results.
 fn all<T>(threads: Vec<ScopedJoinHandle<'_, T>>) -> Vec<T> {
     let join = |thread: ScopedJoinHandle<'_, T>| {
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -160,45 +161,45 @@ fn all<T>(threads: Vec<ScopedJoinHandle<'_, T>>) -> Vec<T> {
     threads.into_iter().map(join).collect()
 }
 
-/// Have a guest go on, and take its answers. There is no limit as long as the hosts go on, by what
-/// the wire says of them, which ends hosts between which nothing moves.
+/// Let a guest continue, and collect its answers. There is no time limit while frames cross the
+/// wire, which ends hosts between which nothing moves.
 fn attend(
     guest: &mut Guest,
     limit: std::time::Duration,
     seen: &AtomicU64,
-) -> Result<Told, VmError> {
-    let mut told = Told::default();
+) -> Result<GuestReplies, VmError> {
+    let mut replies = GuestReplies::default();
     guest.go_on()?;
     guest.answers_while(limit, &|| seen.load(Ordering::Relaxed), |reply| {
         match reply {
-            Reply::HostBlock(block) => told.blocks.push(*block),
-            Reply::HostEnd(last) => told.last = *last,
-            Reply::Facts(notes) => told.notes.extend(notes),
+            Reply::HostBlock(block) => replies.blocks.push(*block),
+            Reply::HostEnd(last) => replies.last = *last,
+            Reply::Facts(notes) => replies.notes.extend(notes),
             _ => {}
         }
         Ok(())
     })?;
-    told.qemu_peak_bytes = guest.peak_memory_bytes().unwrap_or(0);
-    Ok(told)
+    replies.qemu_peak_bytes = guest.peak_memory_bytes().unwrap_or(0);
+    Ok(replies)
 }
 
-/// Check that there is a window for each block, and leave out that of the warm-up.
+/// Check that there is a window for each block, and drop the warm-up's.
 fn executed_of(
-    mut told: measure::Told,
+    mut output: measure::PluginOutput,
     qemu_peak_bytes: u64,
     blocks: usize,
 ) -> Result<Executed, EngineError> {
-    let got = told.windows.len();
+    let got = output.windows.len();
     // The stream after the last block ends where QEMU was killed.
-    if let Some(error) = told.error.take_if(|_| got <= blocks) {
+    if let Some(error) = output.error.take_if(|_| got <= blocks) {
         return Err(error.into());
     }
     if got <= blocks {
         let wanted = blocks + 1;
         return Err(EngineError::WindowsMissing { got, wanted });
     }
-    told.windows.remove(0);
-    Ok(Executed { told, qemu_peak_bytes })
+    output.windows.remove(0);
+    Ok(Executed { told: output, qemu_peak_bytes })
 }
 
 /// Check the ledger of the wire, in one direction.

@@ -42,7 +42,7 @@ impl Held {
         }
     }
 
-    /// Let it go on.
+    /// Let it continue.
     pub(super) fn go_on(&mut self) -> io::Result<()> {
         match self.own.write_all(&[1]) {
             // It has ended.
@@ -191,8 +191,8 @@ impl Running {
 
     /// Kill it with its process group.
     fn stop(&mut self) {
-        // SAFETY: takes numbers; the group is that of a child that is not waited for
-        // until afterwards, or of what that has left behind.
+        // SAFETY: takes numbers; the group belongs to a child that is only waited for afterwards,
+        // or to what the child left behind.
         unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
         if self.exit.is_none() {
             let _ = self.child.wait();

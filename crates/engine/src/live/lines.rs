@@ -1,10 +1,10 @@
-//! Source lines of what was measured, in the recording.
+//! Source lines of measured functions, in the recording.
 
 use std::collections::{BTreeMap, HashMap};
 
-use netplumb_instruments::image::Line;
+use netplumb_instruments::image::FileLine;
 use netplumb_instruments::live::SourceLines;
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::recording::{FunctionId, LineCost, Recording, SourceFileId, SourceLine};
 
 use crate::index::Index;
@@ -16,7 +16,7 @@ pub(super) fn add(recording: &mut Recording, index: &Index, by: &str, found: &So
         recording.add_loss(by, loss.clone());
     }
     for figure in &found.figures {
-        recording.add_figure(Of::Run, figure.clone());
+        recording.add_figure(Subject::Run, figure.clone());
     }
     let known = (0..).zip(recording.source_files.drain(..));
     let mut files: HashMap<String, SourceFileId> = known.map(|(id, path)| (path, id)).collect();
@@ -30,7 +30,7 @@ pub(super) fn add(recording: &mut Recording, index: &Index, by: &str, found: &So
         files.into_iter().map(|(path, id)| (id, path)).collect();
     paths.sort_unstable();
     recording.source_files = paths.into_iter().map(|(_, path)| path).collect();
-    let source = |(file, line): Line| {
+    let source = |(file, line): FileLine| {
         let file = *numbers.get(file as usize)?;
         Some(SourceLine { file, line })
     };
@@ -86,8 +86,9 @@ mod tests {
         }
     }
 
-    /// Check that lines are of the recording's functions and files, that those of a window that was
-    /// joined to the one before are of that one, and that unknown functions have none.
+    /// Check that lines belong to the recording's functions and files, that lines of a window that
+    /// was joined to the one before belong to the earlier one, and that unknown functions have
+    /// none.
     #[test]
     fn of_windows() {
         let block = |index| Block {
@@ -106,7 +107,7 @@ mod tests {
             blocks: vec![block(0), block(1)],
             ..Recording::default()
         };
-        let index = Index::of(&recording);
+        let index = Index::from_recording(&recording);
         let met = |name: &str| Met {
             name: name.into(),
             module: Some("x".into()),

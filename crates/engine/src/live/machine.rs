@@ -29,19 +29,19 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The file of an interface that its deferral of interrupts depends on.
 const GRO_FLUSH_TIMEOUT: &str = "gro_flush_timeout";
 
-/// Knobs that say how an interface is polled.
+/// Knobs that set how an interface is polled.
 const POLLING: [&str; 3] = [GRO_FLUSH_TIMEOUT, "napi_defer_hard_irqs", "threaded"];
 
 /// A setting of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The arm's knob that it is of; it may be of several.
+    /// The arm's knob that makes this change; a knob may make several.
     pub knob: String,
-    /// What is set.
+    /// The setting and its object.
     pub setting: Setting,
     /// Its value when the command starts.
     pub before: String,
-    /// What it is changed to once the command has opened its file.
+    /// Its value once the command has opened its file.
     pub after: Option<String>,
 }
 
@@ -51,14 +51,14 @@ pub(super) struct Machine {
     journal: Option<Arc<Journal>>,
     /// The interfaces that had a carrier before anything was set.
     carriers: Vec<Nic>,
-    /// What was tried of each arm.
+    /// The settings tried for each arm.
     tried: Vec<Tried>,
 }
 
-/// What came of an arm's settings when they were tried.
+/// The result of trying an arm's settings.
 #[derive(Debug, Default)]
 struct Tried {
-    /// Knobs whose settings were all there already, each with what there was, in words.
+    /// Knobs whose settings were all in effect already, each with its values in words.
     already: BTreeMap<String, String>,
     /// The `gro_flush_timeout` of its interface, in ns.
     flush_timeout: Option<String>,
@@ -67,8 +67,8 @@ struct Tried {
 }
 
 impl Machine {
-    /// Begin the journal of a run with these arms, and try all that they set, so that what the kernel
-    /// refuses is known before anything is measured.
+    /// Begin the journal of a run with these arms, and try all their settings, so that refusals are known before
+    /// anything is measured.
     pub(super) fn begin(arms: &[&[Change]]) -> Result<Machine, EngineError> {
         let all = || arms.iter().flat_map(|arm| arm.iter());
         if all().next().is_none() {
@@ -111,7 +111,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Set what an arm does, and whether each setting was a change.
+    /// Make an arm's settings; returns whether each was a change.
     fn make(&self, arm: &[Change]) -> Result<(Applied, Vec<bool>), EngineError> {
         let mut applied = Applied::new(own()?, self.journal.clone());
         let mut changed = Vec::new();
@@ -133,7 +133,7 @@ impl Machine {
         Ok(applied)
     }
 
-    /// Note what of an arm's settings was so before, and what can't act on any packet.
+    /// Note which of an arm's settings were in effect before, and which can't act on any packet.
     pub(super) fn note(&self, recording: &mut Recording, arm: usize) {
         let Some(tried) = self.tried.get(arm) else {
             return;
@@ -162,7 +162,7 @@ impl Machine {
         notes.inert.extend(inert);
     }
 
-    /// The error that lists what could not be restored.
+    /// The error that lists settings that could not be restored.
     pub(super) fn end(&self) -> Result<(), NicError> {
         let failures = self.journal.as_ref().map(|journal| journal.failures());
         match failures.unwrap_or_default() {
@@ -173,14 +173,14 @@ impl Machine {
 }
 
 fn is_unpolled(nic: &Nic, namespace: &Namespace) -> bool {
-    // An XDP program has NAPI as well.
+    // An XDP program also turns on NAPI.
     let is_veth = |state: DeviceState| state.kind.as_deref() == Some("veth") && state.xdp.is_none();
     let has_gro = Setting::Feature { nic: nic.clone(), which: Offload::Gro };
     nic.state(namespace).is_ok_and(is_veth)
         && has_gro.read(namespace).is_ok_and(|level| level == "off")
 }
 
-/// The knobs of an arm of which no setting was a change.
+/// Knobs that an arm had nothing to change for, each with its value as text.
 fn already(arm: &[Change], changed: &[bool]) -> BTreeMap<String, String> {
     let mut already = BTreeMap::new();
     for change in arm {
@@ -225,14 +225,14 @@ fn is_up(nic: &Nic, namespace: &Namespace, cancel: &Cancel) -> Result<(), Engine
     }
 }
 
-/// What an interface of an arm moved while its command ran, in all of its runs.
+/// Bytes over an arm's interface while its command ran, in all of its runs.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     bytes: BTreeMap<usize, u64>,
 }
 
 impl Moved {
-    /// What the interface of an arm has moved so far; none if the arm sets none.
+    /// Bytes over an arm's interface so far; none if the arm sets no interface.
     pub(super) fn so_far(recording: &Recording, arm: usize) -> Result<Option<u64>, EngineError> {
         let Some(name) = recording.arms[arm].knobs.get("nic") else {
             return Ok(None);
@@ -240,7 +240,7 @@ impl Moved {
         bytes_of(name, &own()?).map(Some)
     }
 
-    /// Add what it moved since.
+    /// Add the bytes that it moved since `before`.
     pub(super) fn add(
         &mut self,
         recording: &Recording,
@@ -267,7 +267,7 @@ impl Moved {
     }
 }
 
-/// What an interface has moved, in both directions.
+/// Bytes over an interface, in both directions.
 pub(super) fn bytes_of(name: &str, namespace: &Namespace) -> Result<u64, EngineError> {
     let counters = Counters::read(namespace.as_fd());
     let counters = counters.map_err(EngineError::host("read the interface's counters"))?;
@@ -275,7 +275,7 @@ pub(super) fn bytes_of(name: &str, namespace: &Namespace) -> Result<u64, EngineE
     Ok(of("rx_bytes") + of("tx_bytes"))
 }
 
-/// Change what an arm changes once its file is open.
+/// Make an arm's changes for the time after its file was opened.
 pub(super) fn after_open(applied: &mut Applied, arm: &[Change]) -> Result<(), EngineError> {
     for change in arm {
         if let Some(value) = &change.after {

@@ -6,14 +6,15 @@ use netplumb_lab::cancel::Cancel;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::Proto;
 use netplumb_model::message::RunPlan;
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::TimingSpec;
 use netplumb_workload::drops;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
-use super::{LiveEnd, LiveEvent, PacketPlan, Probes};
+use super::plan::PacketPlan;
+use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::extras;
 use crate::kinds::check_pairs;
@@ -191,7 +192,7 @@ pub(super) struct Within {
 
 impl Within {
     /// All packets of the namespaces.
-    pub(super) fn of(standing: &Standing) -> Result<Within, EngineError> {
+    pub(super) fn from_standing(standing: &Standing) -> Result<Within, EngineError> {
         Ok(Within { inodes: standing.inodes()?, protos: Vec::new() })
     }
 
@@ -298,7 +299,7 @@ fn block(
         probes.gather(recording, &[block], &window);
     }
     for figure in figures(&sent, busy) {
-        recording.add_figure(Of::Block(block), figure);
+        recording.add_figure(Subject::Block(block), figure);
     }
     Ok(())
 }

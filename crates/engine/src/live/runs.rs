@@ -5,13 +5,14 @@ use std::time::Duration;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::events;
 use netplumb_model::message::Exit;
-use netplumb_model::quantity::{Item, Of};
-use netplumb_model::recording::{Arm, Block, Ledger};
+use netplumb_model::quantity::{FigureKey, Subject};
+use netplumb_model::recording::{Block, Ledger};
 use netplumb_model::timing::BUSY;
 
 use super::child::{Held, Running};
 use super::machine::{Change, Machine, Moved, after_open};
-use super::work::{LAST_WORDS, WorkPlan, finish};
+use super::plan::{RunsArm, RunsPlan, WorkPlan};
+use super::work::{LAST_WORDS, finish};
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::schedule::{Turn, interleaved};
@@ -23,27 +24,7 @@ const NAP: Duration = Duration::from_millis(100);
 /// The same where stacks and files of programs are read meanwhile, which have to be there still.
 const SHORT_NAP: Duration = Duration::from_millis(10);
 
-/// Runs of commands.
-#[derive(Debug, Clone)]
-pub struct RunsPlan {
-    /// Runs of each arm.
-    pub blocks: u32,
-    /// The arms: at least one.
-    pub arms: Vec<RunsArm>,
-}
-
-/// An arm of such runs.
-#[derive(Debug, Clone)]
-pub struct RunsArm {
-    /// As it is recorded.
-    pub arm: Arm,
-    /// The command and its arguments.
-    pub command: Vec<String>,
-    /// What is set meanwhile.
-    pub changes: Vec<Change>,
-}
-
-/// Run commands so many times.
+/// Run each arm's command as often as planned.
 pub(super) fn run(
     work: &WorkPlan,
     runs: &RunsPlan,
@@ -102,7 +83,7 @@ struct Runs<'a, 't> {
     /// How the first one that failed did, or else the last one.
     end: LiveEnd,
     moved: Moved,
-    /// Whether there is one run, of one arm: what is known of it when it is interrupted is worth a report.
+    /// Whether there is one run, of one arm: even when interrupted, its results are worth a report.
     is_only: bool,
 }
 
@@ -160,7 +141,7 @@ impl Alone for Runs<'_, '_> {
             }
             self.probes.poll()?;
         };
-        // One that goes on after an interruption is killed.
+        // One that keeps running after an interruption is killed.
         drop(command);
         let window = self.probes.close()?.unwrap_or_default();
         self.moved.add(keeper.recording, turn.arm, before)?;
@@ -184,7 +165,7 @@ impl Alone for Runs<'_, '_> {
         self.probes.gather(recording, &[block], &window);
         self.probes.name_late(recording);
         if let Some(busy) = busy {
-            recording.add(Of::Block(block), &BUSY, Item::ONLY, busy);
+            recording.add(Subject::Block(block), &BUSY, FigureKey::ONLY, busy);
         }
         Ok(Ended::Measured)
     }

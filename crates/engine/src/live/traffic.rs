@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::timing::{BUSY, Filter, TimingSpec, Window};
 use netplumb_sys::netns::Namespace;
 
 use super::child::Running;
 use super::packets::{Standing, Within};
-use super::{LiveEnd, LiveEvent, Probes, TrafficPlan};
+use super::plan::TrafficPlan;
+use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::kinds::{WindowOf, add_kinds, check_pairs};
 use crate::plan::Plan;
@@ -46,7 +47,7 @@ pub(super) fn run(
             Plan { arms: vec![arm.clone()], packets: 0, warmup_packets: 0, blocks: 0, scan: None };
         let wanted = topology_of(&plan.run_plan(arm));
         let at = standing.build(wanted, &mut **probes.tell.borrow_mut())?;
-        within = Some(Within::of(&standing)?);
+        within = Some(Within::from_standing(&standing)?);
         let topology = standing.topology(at);
         let notes = topology.notes.clone();
         recording.environment.extend(notes);
@@ -101,7 +102,7 @@ pub(super) fn run(
     let tell = probes.tell;
     let long = keeper.long().copied();
     let first = long.map_or(0, |long| long.next(keeper.recording, None));
-    // Of a run that was resumed, what is left.
+    // The rest of a run that was resumed.
     let duration = match &long {
         Some(long) => long.left(),
         None => traffic.duration,
@@ -230,10 +231,10 @@ impl Windows<'_, '_> {
         let blocks = add_kinds(recording, &of, window, index, duration_ns);
         self.probes.gather(recording, &blocks, window);
         if let (Some(&first), Some(busy)) = (blocks.first(), busy) {
-            recording.add(Of::Block(first), &BUSY, Item::ONLY, busy);
+            recording.add(Subject::Block(first), &BUSY, FigureKey::ONLY, busy);
         }
         self.seen |= !blocks.is_empty();
-        // Of what is no packet's, each window has a block.
+        // Work of no packet has a block for each window.
         let none = check_pairs(recording, &[self.probes.name()]).is_err();
         self.seen &= !none;
     }

@@ -1,4 +1,4 @@
-//! Runs of a command with settings of an interface of this machine, and what it moved over that meanwhile.
+//! Runs of a command with settings of an interface of this machine, and its traffic over that interface.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::hosts::{BUSY, CLOCKED, THROUGHPUT, TURN, clocked};
 use netplumb_model::message::Exit;
-use netplumb_model::quantity::{Figure, Item, Of};
+use netplumb_model::quantity::{Figure, FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::tune::Figures;
 use netplumb_sys::netns::Namespace;
@@ -33,32 +33,32 @@ const BETWEEN_ECHOES: Duration = Duration::from_millis(5);
 /// Runs of a command with settings of an interface.
 #[derive(Debug, Clone)]
 pub struct NicRuns {
-    /// The interface.
+    /// The interface whose settings change.
     pub nic: Nic,
     /// The machine whose echoes are the latency; without it, that is how long the command runs.
     pub peer: Option<IpAddr>,
-    /// The command.
+    /// The program and its arguments.
     pub command: Vec<String>,
-    /// What each arm sets.
+    /// Settings of each arm.
     pub arms: Vec<Vec<Change>>,
     /// Runs of each arm.
     pub blocks: u32,
-    /// Of the order of blocks.
+    /// Seed of the order of blocks.
     pub seed: u64,
 }
 
 /// A run of the command.
 #[derive(Debug, Clone, Copy)]
 pub struct NicBlock {
-    /// What is compared.
+    /// The figures to compare.
     pub figures: Figures,
-    /// What the interface counted, in both directions.
+    /// Bytes that the interface counted, in both directions.
     pub bytes: u64,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Keep runs in a recording, a block for each; arms are those of the runs.
+/// Keep runs in a recording, a block for each, with the arms of the runs.
 pub fn record_nic(
     recording: &mut Recording,
     runs: &NicRuns,
@@ -100,14 +100,14 @@ pub fn record_nic(
                 returned: 0,
                 duration_ns: ran.took.as_nanos() as u64,
             });
-            let block = Of::Block(recording.blocks.len() as u32 - 1);
+            let block = Subject::Block(recording.blocks.len() as u32 - 1);
             let latency = if runs.peer.is_some() { "median" } else { "mean" };
             for (quantity, item, value) in [
-                (&THROUGHPUT, Item::ONLY, ran.figures.throughput_bps),
-                (&TURN, Item::label(latency), ran.figures.latency_ns),
-                (&BUSY, Item::ONLY, ran.figures.busy[0]),
+                (&THROUGHPUT, FigureKey::ONLY, ran.figures.throughput_bps),
+                (&TURN, FigureKey::label(latency), ran.figures.latency_ns),
+                (&BUSY, FigureKey::ONLY, ran.figures.busy[0]),
             ] {
-                recording.add_figure(block, Figure::new(&clocked(quantity), value).of(item));
+                recording.add_figure(block, Figure::new(&clocked(quantity), value).with_key(item));
             }
         }
     }
@@ -158,8 +158,8 @@ pub fn try_changes(changes: &[Vec<Change>]) -> Result<Vec<Option<String>>, Engin
     let each = changes.iter().map(|arm| {
         match Machine::begin(&[arm]) {
             Ok(machine) => machine.end().map(|()| None).map_err(EngineError::from),
-            // Other runs have all of it; to go on would be of no use.
             Err(error @ EngineError::Block(BlockError::Path(_))) => Ok(Some(error.to_string())),
+            // The other changes would fail the same way.
             Err(error) => Err(error),
         }
     });
@@ -224,7 +224,7 @@ fn once(
     let name = &runs.nic.state(namespace)?.name;
     let moved = || bytes_of(name, namespace);
     let mut echoes = match runs.peer {
-        Some(peer) => Some(Echoes::of(peer).map_err(host("send echoes to the peer"))?),
+        Some(peer) => Some(Echoes::connect(peer).map_err(host("send echoes to the peer"))?),
         None => None,
     };
     if let Some(echoes) = &mut echoes {
@@ -253,7 +253,7 @@ fn once(
     Ok(Some(ran))
 }
 
-/// Run the command, and see what it moved and took.
+/// Run the command, and measure its traffic and duration.
 fn command(
     runs: &NicRuns,
     moved: &dyn Fn() -> Result<u64, EngineError>,

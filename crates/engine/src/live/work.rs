@@ -1,21 +1,19 @@
 //! Work of this machine's CPUs, whatever it is for, window by window.
 
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::events;
-use netplumb_model::quantity::{Item, Kind, Of, Quantity, Scalar};
-use netplumb_model::recording::{Arm, Block, Cost, Ledger, Recording, Total};
+use netplumb_model::quantity::{FigureKey, Kind, Quantity, Scalar, Subject};
+use netplumb_model::recording::{Block, Cost, Ledger, Recording, Total};
 use netplumb_model::samples::{Sample, Samples};
 use netplumb_model::span::{Span, SpanOf, StageKind};
 use netplumb_model::spans::{Group, OPEN, THRESHOLD};
 use netplumb_model::timing::{BUSY, WAITS_OPEN, Window};
 
 use super::child::Running;
-use super::runs::RunsPlan;
+use super::plan::{Length, WorkPlan};
 use super::{LiveEnd, LiveEvent, Probes};
 use crate::error::EngineError;
 use crate::index::add_costs;
@@ -32,53 +30,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A last window that is a smaller part of the one before belongs to that.
 const REST: f64 = 0.5;
 
-/// Work of CPUs.
-#[derive(Debug, Clone)]
-pub struct WorkPlan {
-    /// What it is of, as the name of the arm.
-    pub name: String,
-    /// Total duration; without, until the command exits, the process ends, or the run is stopped.
-    pub duration: Option<Duration>,
-    /// How long windows are.
-    pub length: Length,
-    /// Whether only the latest window is kept, so that it can go on forever.
-    pub rolling: bool,
-    /// Whole runs of commands, each a block, in place of windows.
-    pub runs: Option<RunsPlan>,
-    /// The command to run meanwhile: its arguments.
-    pub command: Vec<String>,
-    /// Whether the command's standard output is redirected to standard error.
-    pub output_to_stderr: bool,
-    /// The process that it is of, which may end.
-    pub pid: Option<u32>,
-    /// The directory of the cgroup that it is of, which may be removed.
-    pub cgroup: Option<PathBuf>,
-}
-
-/// How long windows are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Length {
-    /// All of them.
-    Each(Duration),
-    /// The first one; later ones are a part of what went by, so that hours have some hundred.
-    Growing {
-        /// The shortest.
-        shortest: Duration,
-        /// The part of what went by: one of so many.
-        part: u32,
-    },
-}
-
 impl Length {
-    /// Of a run that nobody watches.
-    pub const UNWATCHED: Length =
-        Length::Growing { shortest: Duration::from_millis(250), part: 10 };
-
     /// When the window ends of this number, from 1, of those since `began`.
     fn end(self, began: Instant, opened: Instant, number: u32) -> Instant {
         match self {
-            // By the clock of all of them, so that what it takes to close one is not added to each: else the last
-            // one is too short to count. Unless that takes most of a window.
+            // By the clock of all of them, so that the time to close one is not added to each: else the last one is too
+            // short to count. Unless that takes most of a window.
             Length::Each(length) => {
                 let planned = began + length * number;
                 match planned > opened + length.mul_f64(REST) {
@@ -100,27 +57,6 @@ impl Length {
                 u32::try_from(number).ok()
             }
             Length::Growing { .. } => None,
-        }
-    }
-}
-
-impl WorkPlan {
-    /// Whether it is over when the user says so, and all of it was measured.
-    fn ends_by_signal(&self) -> bool {
-        self.duration.is_none()
-    }
-
-    /// The arm where nothing is compared.
-    pub fn arm(&self) -> Arm {
-        Arm {
-            name: self.name.clone(),
-            proto: Proto::Work,
-            family: Family::V4,
-            link: Link::Any,
-            forward: false,
-            size_bytes: 0,
-            knobs: Default::default(),
-            made: None,
         }
     }
 }
@@ -175,7 +111,7 @@ pub(super) fn run(
     finish(work, end, &mut probes, keeper.recording)
 }
 
-/// Find the source lines of what was measured, and see whether anything was.
+/// Find the source lines of measured functions, and check that anything was measured.
 pub(super) fn finish(
     work: &WorkPlan,
     end: LiveEnd,
@@ -204,7 +140,7 @@ struct Windows<'a, 't> {
     deadline: Option<Instant>,
     command: Option<Running>,
     end: LiveEnd,
-    /// What was sampled, and is there no more.
+    /// The sampled object that is gone.
     gone: Option<String>,
 }
 
@@ -212,7 +148,7 @@ struct Windows<'a, 't> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Woken {
     Time,
-    /// What is sampled has ended.
+    /// The sampled object has ended.
     Ended,
     Cancelled,
 }
@@ -258,7 +194,7 @@ impl Windows<'_, '_> {
             self.probes.poll()?;
             if keeper.is_cancelled() {
                 if let Some(command) = &mut self.command {
-                    // As at a terminal: what it does at the end is measured, too.
+                    // As at a terminal: its last work is measured, too.
                     self.end.interrupted = true;
                     let ended = command.interrupt(LAST_WORDS);
                     self.end.command = ended.map_err(EngineError::host("wait for the command"))?;
@@ -304,7 +240,7 @@ impl Windows<'_, '_> {
         let block = recording.blocks.len() as u32 - 1;
         self.probes.gather(recording, &[block], window);
         if let Some(busy) = busy {
-            recording.add(Of::Block(block), &BUSY, Item::ONLY, busy);
+            recording.add(Subject::Block(block), &BUSY, FigureKey::ONLY, busy);
         }
     }
 }
@@ -319,8 +255,8 @@ fn has_ended(pid: u32) -> bool {
     matches!(state, Some('Z' | 'X'))
 }
 
-/// Add the last block to the one before if it is much shorter: where a command ends, or a run is
-/// stopped, is no repetition of what came before. The one before is saved already, and written again.
+/// Add the last block to the one before if it is much shorter: the end of a command, or of a stopped run, is not a
+/// repetition of the block before. That one is saved already, and written again.
 fn join_rest(recording: &mut Recording) {
     let [.., before, last] = &recording.blocks[..] else {
         return;
@@ -373,7 +309,7 @@ fn join_rest(recording: &mut Recording) {
     for scalar in ended {
         let quantity: Option<&Quantity> = recording.quantities.get(scalar.quantity as usize);
         let adds_up = quantity.is_some_and(|q| matches!(q.kind, Kind::Count | Kind::Duration));
-        // What is left at the end is not what was left before as well.
+        // What is left at the end replaces what was left before.
         let is_left =
             quantity.is_some_and(|q| [WAITS_OPEN, OPEN, THRESHOLD].iter().any(|of| q.is(of)));
         let same = recording.scalars.iter_mut().find(|s| {
@@ -383,7 +319,7 @@ fn join_rest(recording: &mut Recording) {
             Some(same) if is_left => same.value = scalar.value,
             Some(same) if adds_up => same.value += scalar.value,
             // A cause that came last.
-            None if adds_up => recording.scalars.push(Scalar { of: Of::Block(to), ..scalar }),
+            None if adds_up => recording.scalars.push(Scalar { of: Subject::Block(to), ..scalar }),
             _ => {}
         }
     }
@@ -426,8 +362,7 @@ fn join_times(recording: &mut Recording, to: u32) {
     }
 }
 
-/// What a stage was passed over by is all that did not go through it, also where one of the blocks has
-/// no such stage.
+/// A stage was passed over by all that did not go through it, also where one of the blocks has no such stage.
 fn pass_over(recording: &mut Recording, block: u32) {
     let of_block = |span: &&Span| span.block == block;
     let total = recording.spans.iter().filter(of_block).find(|span| {
@@ -473,9 +408,9 @@ mod tests {
             calls: 1,
             own,
         });
-        recording.add(Of::Block(number), &USER_STACKS, Item::ONLY, 3.0);
-        recording.add(Of::Block(number), &REACHED, Item::ONLY, 997.0);
-        recording.add(Of::Block(number), &WAITS_OPEN, Item::ONLY, 5.0);
+        recording.add(Subject::Block(number), &USER_STACKS, FigureKey::ONLY, 3.0);
+        recording.add(Subject::Block(number), &REACHED, FigureKey::ONLY, 997.0);
+        recording.add(Subject::Block(number), &WAITS_OPEN, FigureKey::ONLY, 5.0);
     }
 
     /// Check that windows end by the clock of all of them, however late each is opened, so that there are as many as

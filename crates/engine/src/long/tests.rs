@@ -1,11 +1,11 @@
-//! Long runs by a clock that is made up: a block takes a second of it.
+//! Long runs by a made-up clock: a block takes one second.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Block, Cost, INTO_RUN, Ledger, MERGED, Total};
 use netplumb_model::timing::{BUSY, INSTRUCTIONS};
 
@@ -35,7 +35,7 @@ impl Made {
 struct Seconds<'a> {
     clock: &'a Made,
     turn: Option<Turn>,
-    /// Killed after so many blocks: what was not saved by then is lost.
+    /// Blocks until the run is killed: what was not saved by then is lost.
     left: &'a RefCell<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Site for Seconds<'_> {
             calls: 1,
             own: 10,
         }));
-        recording.add(Of::Block(block), &BUSY, Item::ONLY, 0.5);
+        recording.add(Subject::Block(block), &BUSY, FigureKey::ONLY, 0.5);
         (turn, Ok(Ended::Measured))
     }
 }
@@ -95,7 +95,7 @@ fn arms(count: usize) -> Vec<Arm> {
 }
 
 /// What a run of this duration leaves: the recording as saved last, and the most blocks and costs
-/// that were ever in memory. It is killed after so many blocks.
+/// that were ever in memory. It is killed after `blocks` blocks.
 fn session(recording: &mut Recording, whole: Duration, blocks: u32) -> (Recording, [usize; 2]) {
     const ARMS: usize = 2;
     let made = Made::default();
@@ -174,7 +174,7 @@ fn resumed() {
         let (resumed, _) = session(&mut recording, hours * HOUR, u32::MAX);
         let sessions = resumed.scalars_of(&SESSIONS).next().unwrap().value;
         assert_eq!(sessions, kills.len() as f64 + 1.0);
-        // A kill in the middle of a round costs the other arm's block of it no more than that.
+        // A kill in the middle of a round costs only the other arm's block of the round.
         let lost = packets(&straight).abs_diff(packets(&resumed)) / 100;
         assert!(lost <= 2 * kills.len() as u64, "{lost}");
         assert_eq!(resumed.blocks.len(), straight.blocks.len());

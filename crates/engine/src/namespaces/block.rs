@@ -13,7 +13,7 @@ use netplumb_model::hosts::{
     BUFFER, BUSY, CLOCKED, HostLoad, RETRANSMITTED, SEGMENTS, Side, THROUGHPUT, TURN, TURNS,
     clocked,
 };
-use netplumb_model::quantity::{Declared, Figure, Item, Of};
+use netplumb_model::quantity::{Declared, Figure, FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_sys::cpus::pin;
 use netplumb_workload::ends::Ends;
@@ -25,9 +25,9 @@ use super::{Standing, failed};
 use crate::error::EngineError;
 use crate::hosts::figures::spread;
 
-/// What a block was.
+/// Results of a block, of both hosts.
 #[derive(Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct NetnsBlock {
     sent_bytes: u64,
     received_bytes: u64,
     /// Bytes that did not come as they should, by cause.
@@ -43,11 +43,11 @@ pub(super) struct Ran {
     buffers: [Option<u64>; 2],
 }
 
-impl From<PeerRan> for Ran {
-    fn from(ran: PeerRan) -> Ran {
+impl From<PeerRan> for NetnsBlock {
+    fn from(ran: PeerRan) -> NetnsBlock {
         let rest = ran.sent_bytes.saturating_sub(ran.received_bytes);
         let in_flight = (rest > 0).then(|| ("in flight at the end".to_string(), rest));
-        Ran {
+        NetnsBlock {
             sent_bytes: ran.sent_bytes,
             received_bytes: ran.received_bytes,
             failed: in_flight.into_iter().collect(),
@@ -55,7 +55,7 @@ impl From<PeerRan> for Ran {
             turns: ran.turns,
             turn_ns: ran.turn_ns,
             retransmitted: ran.retransmitted,
-            ..Ran::default()
+            ..NetnsBlock::default()
         }
     }
 }
@@ -104,7 +104,7 @@ impl Edges for Edge<'_> {
     }
 }
 
-/// What a host has after its block.
+/// Results of a host's block.
 struct Over {
     done: Done,
     retransmitted: Option<u64>,
@@ -118,11 +118,12 @@ pub(super) fn run(
     load: HostLoad,
     cpus: [u32; 2],
     clock: &Arc<CpuClock>,
-) -> Result<Ran, EngineError> {
+) -> Result<NetnsBlock, EngineError> {
     let number = standing.blocks;
     standing.blocks += 1;
     let window = Mutex::new(Window::default());
-    // The last byte of a stream or a file is the receiver's, that of an answer the sender's.
+    // The last byte of a stream or a file is the receiver's, the last byte of an answer the
+    // sender's.
     let ends_at = match load {
         HostLoad::Stream { .. } | HostLoad::Web(_) => Side::Rx,
         HostLoad::Request { .. } | HostLoad::Echo { .. } => Side::Tx,
@@ -162,7 +163,7 @@ pub(super) fn run(
     });
     let turns_ns = [&sent.done.turns_ns, &received.done.turns_ns];
     let turns_ns = turns_ns.into_iter().find(|turns| !turns.is_empty());
-    Ok(Ran {
+    Ok(NetnsBlock {
         sent_bytes: sent.done.bytes,
         received_bytes: received.done.bytes,
         duration_ns: end.duration_since(*begin).as_nanos() as u64,
@@ -225,7 +226,7 @@ fn receive(
 }
 
 /// Add a block to the recording.
-pub(super) fn add(recording: &mut Recording, arm: u32, index: u32, ran: &Ran) {
+pub(super) fn add(recording: &mut Recording, arm: u32, index: u32, ran: &NetnsBlock) {
     let mut dropped: BTreeMap<String, u64> = ran.failed.iter().cloned().collect();
     let known: u64 = dropped.values().sum();
     match ran.sent_bytes.saturating_sub(ran.received_bytes + known) {
@@ -242,25 +243,25 @@ pub(super) fn add(recording: &mut Recording, arm: u32, index: u32, ran: &Ran) {
         returned: 0,
         duration_ns: ran.duration_ns,
     });
-    let block = Of::Block(recording.blocks.len() as u32 - 1);
-    let mut figure = |quantity: &Declared, item: Item, value: f64| {
-        recording.add_figure(block, Figure::new(&clocked(quantity), value).of(item));
+    let block = Subject::Block(recording.blocks.len() as u32 - 1);
+    let mut figure = |quantity: &Declared, item: FigureKey, value: f64| {
+        recording.add_figure(block, Figure::new(&clocked(quantity), value).with_key(item));
     };
     let seconds = ran.duration_ns.max(1) as f64 / 1e9;
-    // Of requests between two hosts, each after the other, the rate of bytes says nothing.
+    // For requests between two hosts, one after the other, the rate of bytes means nothing.
     let is_web = ran.turns.is_some() && ran.retransmitted.is_none();
     if ran.turns.is_none() || is_web {
         let bits = ran.received_bytes as f64 * 8.0;
-        figure(&THROUGHPUT, Item::ONLY, bits / seconds);
+        figure(&THROUGHPUT, FigureKey::ONLY, bits / seconds);
     }
     if let Some(turns) = ran.turns {
-        figure(&TURNS, Item::ONLY, turns as f64 / seconds);
+        figure(&TURNS, FigureKey::ONLY, turns as f64 / seconds);
     }
     for (label, value) in &ran.turn_ns {
-        figure(&TURN, Item::label(*label), *value);
+        figure(&TURN, FigureKey::label(*label), *value);
     }
     if let Some(retransmitted) = ran.retransmitted {
-        figure(&RETRANSMITTED, Item::ONLY, retransmitted as f64);
+        figure(&RETRANSMITTED, FigureKey::ONLY, retransmitted as f64);
     }
     for (number, side) in Side::ALL.iter().enumerate() {
         for (quantity, value) in [
@@ -269,7 +270,7 @@ pub(super) fn add(recording: &mut Recording, arm: u32, index: u32, ran: &Ran) {
             (&BUFFER, ran.buffers[number].map(|n| n as f64)),
         ] {
             if let Some(value) = value {
-                figure(quantity, Item::label(side.called()), value);
+                figure(quantity, FigureKey::label(side.called()), value);
             }
         }
     }

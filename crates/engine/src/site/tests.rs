@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::quantity::Item;
+use netplumb_model::quantity::FigureKey;
 use netplumb_model::recording::{Block, Cost, Ledger};
 use netplumb_model::timing::DELIVERED;
 
@@ -85,7 +85,7 @@ fn add(recording: &mut Recording, arm: usize, name: &str, index: u32) {
         duration_ns: 0,
     });
     let block = recording.blocks.len() as u32 - 1;
-    recording.add(Of::Block(block), &DELIVERED, Item::ONLY, f64::from(index));
+    recording.add(Subject::Block(block), &DELIVERED, FigureKey::ONLY, f64::from(index));
     recording.costs.push(Cost {
         block,
         quantity: 0,

@@ -1,4 +1,4 @@
-//! Packets, windows, and what is looked for in them.
+//! Packets, windows, and checks of both.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -25,7 +25,7 @@ pub(crate) fn cannot() -> bool {
     false
 }
 
-/// One at a time, of the tests that load the machine and those that look closely.
+/// Serializes tests that load the machine or look closely.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     // One that failed held it.

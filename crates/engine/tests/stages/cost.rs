@@ -1,4 +1,4 @@
-//! What measuring costs. A measurement, not a check: run it with `--ignored`.
+//! The overhead of measuring. A measurement, not a check: run it with `--ignored`.
 
 use std::io::Write as _;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Packets are a ledger, whatever becomes of them.
+//! Packets are a ledger, whatever happens to them.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -12,8 +12,8 @@ use netplumb_workload::ends::Sockets;
 
 use crate::common::*;
 
-/// Check that what a full socket buffer drops is named, and that the rest arrives:
-/// received = read + dropped.
+/// Check that drops by a full socket buffer are named, and that the rest arrives: received = read +
+/// dropped.
 #[test]
 fn as_root_a_full_socket_is_named() {
     if cannot() {
@@ -140,7 +140,7 @@ fn pin(cpu: usize) {
     }
 }
 
-/// Send, on one CPU, what a thread reads on another one.
+/// Send, on one CPU, a stream that a thread reads on another one.
 fn stream(sockets: &Sockets, reader_cpu: usize, sends: u64, payload: &[u8], bytes: u64) -> u64 {
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -208,7 +208,8 @@ fn as_root_the_ledger_closes_on_two_cpus_and_with_gro() {
             let window = live.close().unwrap();
             let text = format!("{what}\n{}", show(&window));
             assert_eq!(seen(&window, "tcp rx user bytes"), 10_000_000, "{text}");
-            // What is sent twice is received twice; TCP drops it, not always telling.
+            // A segment that is sent twice is received twice; TCP drops it, not always with a
+            // count.
             let sent = seen(&window, "tcp tx bytes");
             let received = seen(&window, "tcp rx bytes");
             assert!(nearly_all(received, sent), "{received} of {sent} {text}");

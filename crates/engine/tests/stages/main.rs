@@ -98,7 +98,7 @@ fn as_root_one_packet_is_told() {
     for packet in 0..2 {
         let steps: Vec<_> = window.steps.iter().filter(|s| s.packet == packet).collect();
         let names: Vec<_> = steps.iter().map(|s| s.name.as_str()).collect();
-        let told = if live.attached().refused.contains_key("sk_data_ready") {
+        let expected = if live.attached().refused.contains_key("sk_data_ready") {
             &["system call", "device", "driver", "backlog", "sent", "protocol"][..]
         } else {
             &[
@@ -111,7 +111,7 @@ fn as_root_one_packet_is_told() {
                 "socket queue and read",
             ]
         };
-        assert_eq!(names, [told, &["return", "returned"]].concat(), "{text}");
+        assert_eq!(names, [expected, &["return", "returned"]].concat(), "{text}");
         assert!(steps.windows(2).all(|s| s[0].begin_ns <= s[1].begin_ns), "{text}");
         let context = |name: &str| {
             let step = steps.iter().find(|s| s.name == name);

@@ -1,4 +1,4 @@
-//! The programs' own time, which is subtracted, is what they take.
+//! The programs' own time is subtracted: it is as long as they take.
 
 use std::time::Instant;
 
@@ -11,11 +11,11 @@ use netplumb_workload::ends::Sockets;
 use crate::common::*;
 
 const BLOCKS: usize = 9;
-/// How many times what is subtracted packets may take longer: there is the way's first program before it, and its
-/// last after it, and cache misses beside it. Measured: 1.5 to 1.7 on a CPU whose indirect calls are retpolines.
+/// How much longer packets may take, as a multiple of the subtracted time: it lacks the way's first and last program,
+/// and cache misses. Measured: 1.5 to 1.7 on a CPU whose indirect calls are retpolines.
 const TAKEN: std::ops::RangeInclusive<f64> = 0.5..=2.5;
 
-/// The mean of what was subtracted of a packet's whole way, out and in.
+/// Mean of the time subtracted from a packet's whole way, out and in.
 fn way(window: &Window) -> f64 {
     let each = |ns: u64, count: u64| ns as f64 / count as f64;
     let totals = [Direction::Tx, Direction::Rx].map(|to| of(window, to, "total"));
@@ -33,8 +33,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Check that packets take longer while the instrument is attached, by about what it says that its programs take of
-/// them.
+/// Check that packets take longer while the instrument is attached, by about the time that it reports for its programs.
 #[test]
 fn as_root_own_time_is_what_it_takes() {
     if cannot() {
@@ -50,7 +49,7 @@ fn as_root_own_time_is_what_it_takes() {
         begun.elapsed().as_nanos() as f64 / PACKETS as f64
     };
     mostly(2, 3, || {
-        let (mut grown, mut told) = (Vec::new(), Vec::new());
+        let (mut grown, mut stages_ns) = (Vec::new(), Vec::new());
         let mut run_ns = None;
         let mut before = block();
         for _ in 0..BLOCKS {
@@ -58,17 +57,17 @@ fn as_root_own_time_is_what_it_takes() {
             run_ns = stages.attached().facts.get("stages.run_ns").cloned();
             stages.open().unwrap();
             let with = block();
-            told.push(way(&stages.close().unwrap()));
+            stages_ns.push(way(&stages.close().unwrap()));
             drop(stages);
             let after = block();
             grown.push(with - f64::midpoint(before, after));
             before = after;
         }
-        let (grown, told) = (median(grown), median(told));
+        let (grown, stages_ns) = (median(grown), median(stages_ns));
         let found = format!(
-            "{grown:.0} ns more of {before:.0}, and it says {told:.0}; a run costs {run_ns:?} ns"
+            "{grown:.0} ns more of {before:.0}, and it says {stages_ns:.0}; a run costs {run_ns:?} ns"
         );
-        match told > 0.0 && TAKEN.contains(&(grown / told)) {
+        match stages_ns > 0.0 && TAKEN.contains(&(grown / stages_ns)) {
             true => Ok(found),
             false => Err(found),
         }

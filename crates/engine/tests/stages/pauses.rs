@@ -19,7 +19,7 @@ fn sparing(topology: &Topology, proto: Proto, share: f64) -> TimingSpec {
     spec
 }
 
-/// Send as fast as can be for so long, while another thread reads; how many were sent.
+/// Send as fast as possible for this long, while another thread reads; returns the number sent.
 fn flood(sockets: &Sockets, time: Duration) -> u64 {
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -41,9 +41,9 @@ fn flood(sockets: &Sockets, time: Duration) -> u64 {
     sent.load(Ordering::Relaxed)
 }
 
-/// Check that of a busy sender some packets are followed and most are not, and that
-/// each that is followed is followed to its end, through every place: whichever CPU it
-/// is received on, and whatever is under way when nothing is attached.
+/// Check that some packets of a busy sender are followed and most are not, and that those followed
+/// are followed to their end, through every place: whichever CPU they are received on, and whatever
+/// is under way when nothing is attached.
 #[test]
 fn as_root_what_is_followed_is_followed_to_its_end() {
     if cannot() {
@@ -84,7 +84,7 @@ fn as_root_what_is_followed_is_followed_to_its_end() {
     }
 }
 
-/// Check that a short run has no pause: what it may take is saved up for that.
+/// Check that a short run has no pause: the time that it may take is saved up for that.
 #[test]
 fn as_root_a_short_run_is_followed_whole() {
     if cannot() {
@@ -106,9 +106,8 @@ fn as_root_a_short_run_is_followed_whole() {
     assert_eq!(window.losses, [], "{text}");
 }
 
-/// Check that windows one after another each have packets, though what may be taken
-/// was spent in the one before, and that a window that is dropped leaves nothing at
-/// work.
+/// Check that windows one after another each have packets, though the permitted overhead was spent
+/// in the one before, and that a window that is dropped leaves nothing at work.
 #[test]
 fn as_root_one_window_after_another() {
     if cannot() {

@@ -15,7 +15,7 @@ use netplumb_workload::ends::Sockets;
 use crate::common::*;
 
 const PLANTED_NS: f64 = 20_000.0;
-/// The share of it that it may be off by.
+/// Tolerance, as a share of the planted delay.
 const OFF: f64 = 0.05;
 const BLOCKS: usize = 20;
 /// Blocks that have to be right.
@@ -124,12 +124,12 @@ fn shows(topology: &Topology, stage: (Direction, &str), plant: &dyn Fn() -> bool
     });
 }
 
-/// Which stages did not grow by what was planted, where `stage` and the total of its
-/// way should have, and no other.
+/// Which stages did not grow by the planted delay, where `stage` and the total of its way should
+/// have, and no other.
 fn unlike(grown: Growth, stage: (Direction, &str)) -> String {
-    let mut told = String::new();
+    let mut report = String::new();
     for ((direction, word), mut all) in grown {
-        // Of the other way, what the total is the sum of says more.
+        // For the other way, the parts of the total are more specific.
         if word == "total" && direction != stage.0 {
             continue;
         }
@@ -138,10 +138,10 @@ fn unlike(grown: Growth, stage: (Direction, &str)) -> String {
         let planted = direction == stage.0 && [stage.1, "total"].contains(&word.as_str());
         let expected = if planted { PLANTED_NS } else { 0.0 };
         if (median - expected).abs() > OFF * PLANTED_NS {
-            told += &format!("{direction} {word}: {median} ns, not {expected}: {all:.0?}\n");
+            report += &format!("{direction} {word}: {median} ns, not {expected}: {all:.0?}\n");
         }
     }
-    told
+    report
 }
 
 /// Check that a busy loop at the receiver's ingress is protocol work, and one at the
@@ -206,8 +206,8 @@ fn as_root_a_busy_loop_is_work() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Check that what a shaper makes a packet wait is in `qdisc wait`, at its size: of
-/// two packets sent together, the second waits until there are tokens for it.
+/// Check that a shaper's delay of a packet is in `qdisc wait`, at its size: of two packets sent
+/// together, the second waits until there are tokens for it.
 #[test]
 fn as_root_a_shaper_is_a_wait() {
     if cannot() {
@@ -226,7 +226,7 @@ fn as_root_a_shaper_is_a_wait() {
     let expected_ns = f64::from(2 * (1400 + 42) - 1600) * 1000.0;
     let sockets = sockets(&topology, Proto::Udp);
     let mut live = stages(&spec(&topology, Proto::Udp));
-    let (mut right, mut told, mut unseen) = (0, String::new(), 0);
+    let (mut right, mut report, mut unseen) = (0, String::new(), 0);
     for block in 0..BLOCKS {
         live.open().unwrap();
         for _ in 0..20 {
@@ -248,7 +248,7 @@ fn as_root_a_shaper_is_a_wait() {
             show(&window)
         );
         unseen += 40 - waits.times.count;
-        // The shorter half are those that found tokens.
+        // The shorter half found tokens.
         let half = waits.times.count / 2 + waits.times.count / 4;
         let mut below = 0;
         let median = waits.times.buckets.iter().find(|b| {
@@ -256,10 +256,10 @@ fn as_root_a_shaper_is_a_wait() {
             below >= half
         });
         let off = middle(median.unwrap().0) - expected_ns;
-        told += &format!("{off:.0} ns off {expected_ns}\n");
+        report += &format!("{off:.0} ns off {expected_ns}\n");
         right += usize::from(off.abs() <= OFF * expected_ns);
     }
-    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
+    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{report}");
     let sent = 40 * BLOCKS as u64;
     assert!(unseen * 50 <= sent, "{unseen} of {sent} not seen to be sent");
 }

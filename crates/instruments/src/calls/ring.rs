@@ -8,11 +8,11 @@ use crate::live::LiveError;
 const LENGTH_MASK: u64 = (1 << 27) - 1;
 /// Records before the page were lost (`RB_MISSED_EVENTS`).
 const LOST: u64 = 1 << 31;
-/// Kinds of records that are none.
+/// Kinds of entries that are not events (include/linux/ring_buffer.h).
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Bits of a time that records have beyond those of its base.
+/// Bits of a record's time, relative to its base.
 const DELTA_BITS: u32 = 27;
 /// Upper bits of a time, which absolute ones lack (`TS_MSB`).
 const UPPER: u64 = 0xf8 << 56;
@@ -26,19 +26,15 @@ const IN_SOFTIRQ: u8 = 0x10;
 /// Letters of a task's name, with the NUL (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
 
-/// What a record is of.
+/// The kind of a record, with its fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
     /// A function was entered.
-    Enter {
-        /// Its address.
-        function: u64,
-    },
+    Enter { function: u64 },
     /// A function returned.
     Leave {
-        /// Its address.
         function: u64,
-        /// When it was entered and left, if the record says so.
+        /// When it was entered and left, if the record has that.
         times: Option<(u64, u64)>,
     },
     /// A task was switched out, and another one in.
@@ -47,7 +43,6 @@ pub(super) enum What {
         name: String,
         /// The other one.
         next: i32,
-        /// Its name.
         next_name: String,
     },
     /// A task started another one.
@@ -73,7 +68,7 @@ pub(super) enum Level {
     Nmi,
 }
 
-/// A record.
+/// What the tracer recorded, with its CPU and task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) ns: u64,
@@ -89,7 +84,7 @@ pub(super) struct Record {
 /// Where a field is: its offset and length.
 type Place = (usize, usize);
 
-/// Where fields are in records of a kind, as the kernel says it of itself.
+/// Where fields are in records of a kind, as the running kernel describes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Layout {
     id: u16,
@@ -123,7 +118,7 @@ pub(super) struct Pages {
     exec: Layout,
 }
 
-/// Length of a page: the kernel's, or that of its sub-buffers.
+/// Length of a page: the kernel's, or its sub-buffers'.
 pub(super) fn page_bytes(header: &str) -> usize {
     let fields = fields(header);
     let data = fields.iter().find(|field| field.name == "data");
@@ -155,10 +150,10 @@ fn program_name(record: &[u8], field: Place) -> Option<String> {
 }
 
 impl Pages {
-    /// By the formats of the records, which `format` reads.
+    /// Takes the formats of the records, which `format` reads.
     ///
     /// # Errors
-    /// A kernel whose records are others.
+    /// The kernel's records have another format.
     pub(super) fn new(
         format: &dyn Fn(&str) -> Result<String, LiveError>,
     ) -> Result<Pages, LiveError> {
@@ -326,7 +321,7 @@ mod tests {
         Ok(format!("name: x\nID: {id}\nformat:\n{COMMON}{fields}"))
     }
 
-    /// The begin of a page of Linux 6.1, from a guest, and a lost one's header.
+    /// The beginning of a page of Linux 6.1, from a guest, and a lost one's header.
     const PAGE: [u64; 13] = [
         0x0000_0001_9446_c0d1,
         88,
@@ -337,7 +332,7 @@ mod tests {
         0x9446_ac8d_0000_0000,
         0x9446_bed4_0000_0001,
         0x0000_58c5_0000_0001,
-        // An entry.
+        // A function's entry.
         0x0000_0050_0100_000b,
         0xffff_ffff_8136_69e0,
         0x0000_5d65_0000_0001,
@@ -409,10 +404,10 @@ mod tests {
         page[8..16].copy_from_slice(&length.to_le_bytes());
         let mut records = Vec::new();
         pages.read(&page, 0, &mut records);
-        let told: Vec<(u64, i32, Level)> =
+        let found: Vec<(u64, i32, Level)> =
             records.iter().map(|r| (r.ns, r.task, r.level)).collect();
         let later = 1_000 + (2 << 27) + 5;
-        assert_eq!(told, [(later + 7, 7, Level::Hardirq), ((1 << 27) + 3, 1, Level::Hardirq)]);
+        assert_eq!(found, [(later + 7, 7, Level::Hardirq), ((1 << 27) + 3, 1, Level::Hardirq)]);
         let switched = What::Switch { name: "sjh".into(), next: 9, next_name: "ksoft".into() };
         assert_eq!(records[0].what, switched);
         // The path begins after 16 bytes, and has 23.

@@ -5,13 +5,15 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netplumb_kernel::kallsyms::{Symbol, SymbolText};
+use netplumb_kernel::kallsyms::SymbolText;
+use netplumb_kernel::symbol::Symbol;
+use netplumb_model::calls::{CALL_BIAS, CALL_PROBE, TIMED};
 use netplumb_model::class::{Context, Softirq};
 use netplumb_model::events::nearest;
 use netplumb_model::quantity::{Figure, Quantity};
 use netplumb_model::symbol::{base_name, is_part};
 use netplumb_model::timing::{Attached, Costs, Met, TimingSpec, Window};
-use netplumb_model::trace::{CALL_BIAS, CALL_PROBE, CallsSpec, TIMED, TimedCalls};
+use netplumb_model::trace::{CallsSpec, TimedCalls};
 use rustc_hash::FxHashMap;
 
 use super::ring::{Level, Pages, Record, What};
@@ -21,14 +23,14 @@ use crate::live::{self, Live, LiveError};
 use crate::own::process_ns;
 use crate::samples;
 
-/// What arrives is read this often: the kernel keeps only so much.
+/// How often records are read: the kernel's buffer is limited.
 const POLL: Duration = Duration::from_millis(10);
 /// The name of code that no symbol covers.
 const UNKNOWN: &str = "[unknown]";
-/// What is called to find out what the tracer costs, which does nearly nothing: its names, of which
-/// kernels have one. A system call without arguments has one that all architectures share.
+/// The function that is called to measure the tracer's cost: it does nearly nothing, and has one of
+/// these names. A system call without arguments has one that all architectures share.
 const CALIBRATED: [&str; 3] = ["__do_sys_getppid", "__x64_sys_getppid", "__arm64_sys_getppid"];
-/// What is not called meanwhile.
+/// A function that is not called meanwhile.
 const NOT_CALLED: [&str; 3] = ["__do_sys_vhangup", "__x64_sys_vhangup", "__arm64_sys_vhangup"];
 /// Long enough to be switched out and in again.
 const SWITCHED: Duration = Duration::from_millis(1);
@@ -38,14 +40,14 @@ const ROUNDS: usize = 7;
 
 /// Names of functions and tasks.
 #[derive(Debug)]
-struct Known {
+struct KnownNames {
     symbols: SymbolText,
     by_address: FxHashMap<u64, u32>,
     by_name: BTreeMap<String, u32>,
     names: Vec<String>,
     symbol_of: Vec<Option<Symbol>>,
     traced: BTreeSet<String>,
-    /// Whether symbols were read again since something new was not among them.
+    /// Whether symbols were read again for an address that was missing among them.
     is_new: bool,
 }
 
@@ -55,9 +57,9 @@ fn read_symbols() -> Result<SymbolText, LiveError> {
     SymbolText::new(text).map_err(LiveError::system(doing))
 }
 
-impl Known {
-    fn new(traced: &[String]) -> Result<Known, LiveError> {
-        Ok(Known {
+impl KnownNames {
+    fn new(traced: &[String]) -> Result<KnownNames, LiveError> {
+        Ok(KnownNames {
             symbols: read_symbols()?,
             by_address: FxHashMap::default(),
             by_name: BTreeMap::new(),
@@ -91,7 +93,7 @@ impl Known {
     }
 }
 
-impl Names for Known {
+impl Names for KnownNames {
     fn name(&mut self, address: u64) -> u32 {
         if let Some(number) = self.by_address.get(&address) {
             return *number;
@@ -140,8 +142,8 @@ impl Names for Known {
     }
 }
 
-/// Which functions of the kernel are meant: of a name, or else clones of it that the compiler made. Of no
-/// use is what a program has that is named.
+/// Which functions of the kernel are meant: of a name, or else clones of it that the compiler made. A
+/// named program's functions are of no use.
 fn find(name: &str, all: &[String], program: Option<&str>) -> Result<Vec<String>, LiveError> {
     let of = |is: &dyn Fn(&str) -> bool| -> Vec<String> {
         let found: BTreeSet<&String> = all.iter().filter(|known| is(known)).collect();
@@ -177,7 +179,7 @@ fn threads(pid: u32) -> Result<Vec<u32>, LiveError> {
     Ok(numbers.collect())
 }
 
-/// What a call of the calibrated function takes, on average of a round.
+/// The time of a call of the calibrated function, averaged over a round.
 fn round_ns() -> f64 {
     let begun = Instant::now();
     for _ in 0..CALLS {
@@ -191,12 +193,12 @@ fn least(all: &[f64]) -> f64 {
     all.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// What becomes of calls that our own threads make.
+/// How our own threads' calls are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
-    /// They are what is to be traced, as those that send packets.
+    /// They are traced, like threads that send packets.
     Traced,
-    /// They are recorded until the command is there, since only so it is followed, and passed over.
+    /// They are recorded until the command starts, since only so it is followed, but ignored.
     UntilItStarts,
     /// They are not recorded.
     LeftOut,
@@ -207,11 +209,11 @@ enum Own {
 pub(super) struct CallTimer {
     tracer: Tracer,
     pages: Pages,
-    known: Known,
+    known: KnownNames,
     calls: Calls,
     whose: Own,
     children: bool,
-    /// Read, and not taken yet: those of other CPUs may come before.
+    /// Read, and not taken yet: other CPUs may have earlier ones.
     waiting: Vec<Record>,
     /// Up to this time all have been read.
     read_ns: u64,
@@ -233,8 +235,8 @@ impl CallTimer {
         let root = opened.1.clone();
         let all = tracer::functions(&root)?;
         let traced = find(&asked.function, &all, asked.program.as_deref())?;
-        // Before the tracer is on, which is called by every function that reading them calls.
-        let known = Known::new(&traced)?;
+        // Before the tracer is on: reading symbols calls many kernel functions, and each would be traced.
+        let known = KnownNames::new(&traced)?;
         let own = std::process::id();
         // SAFETY: it takes nothing and can't fail.
         let thread = unsafe { libc::gettid() };
@@ -247,7 +249,7 @@ impl CallTimer {
         let calibrated = CALIBRATED.into_iter().find(|name| all.iter().any(|known| known == name));
         let calibrated = calibrated.map(|name| [name.to_string()]);
         let first = calibrated.as_ref().map_or(&traced[..], |name| &name[..]);
-        // Our own calls are those that the cost is measured by.
+        // The cost is measured by our own calls.
         let mut at_first = whose.clone();
         if let Whose::Threads(threads) = &mut at_first {
             threads.push(thread.unsigned_abs());
@@ -320,7 +322,7 @@ impl CallTimer {
             let complete = self.waiting.partition_point(|record| record.ns <= until);
             self.calls.take(&self.waiting[..complete], &mut self.known);
             self.waiting.drain(..complete);
-            // While it goes on, what comes by reading would never end.
+            // While it goes on, reading would add records without end.
             if !all || until_ns.is_none() {
                 break;
             }
@@ -430,8 +432,8 @@ fn between(records: &[Record], function: u64) -> f64 {
     }
 }
 
-/// What the tracer costs, by calls of ours that do nearly nothing, which took `bare` before there was one: what it
-/// looks at, and what it records as well. Where a system call begins is looked at, too, and no part of what is traced.
+/// What the tracer costs, by calls of ours that do nearly nothing, which took `bare` without it: for calls that it
+/// checks, and for calls that it also records. It checks a system call's entry, too, which is not traced.
 fn calibrate(
     tracer: &mut Tracer,
     pages: &Pages,
@@ -446,7 +448,7 @@ fn calibrate(
     };
     let round = |tracer: &mut Tracer, rounds: &mut Vec<f64>| {
         tracer.record(true)?;
-        // The kernel looks whether a task is traced when it is switched in.
+        // The kernel checks whether a task is traced when it is switched in.
         thread::sleep(SWITCHED);
         rounds.push(round_ns());
         tracer.record(false)?;
@@ -473,7 +475,7 @@ fn calibrate(
             }
         }
     }
-    // All that a system call calls; once is enough.
+    // All functions that a system call calls; once is enough.
     tracer.aim(&[], ALL_LEVELS)?;
     let all = round(tracer, &mut Vec::new())?;
     let of_system_calls = first.map_or(0.0, |first| between(&all, first));

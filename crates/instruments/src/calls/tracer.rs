@@ -1,10 +1,10 @@
 //! The function_graph tracer: turned on for a function and what it calls, read, and restored.
 //!
 //! It runs in an instance of its own where the kernel has it there (Linux 6.11, commit c132be2c4fcc
-//! "function_graph: Have the instances use their own ftrace_ops for filtering"), and else in the
-//! one that all share, if nobody uses that. Which functions it begins at, and how deep it goes, is one
+//! "function_graph: Have the instances use their own ftrace_ops for filtering"), and else in the one
+//! that all share, if nobody uses that. Which functions it begins at, and how deep it goes, is one
 //! setting for all. The instance stands for these changes: it is made before them and removed after
-//! they are restored, so that one that a killed run left says that they are to be restored.
+//! they are restored, so one that a killed run left shows that they are to be restored.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -33,13 +33,13 @@ pub(super) const ALL_LEVELS: u32 = 0;
 const PAGES: usize = 256;
 /// Memory for records of a CPU.
 const BUFFER_KB: std::ops::RangeInclusive<u64> = 256..=4 << 10;
-/// The part of the memory that is available, which those of all CPUs get.
+/// The available memory is divided by this, for all CPUs' buffers.
 const PART: u64 = 64;
 
 /// A setting that is changed where others see it.
 struct Setting {
     file: &'static str,
-    /// What it reads as before, and is restored to.
+    /// The beginning of its text when unused; empty if that is not checked.
     unset: &'static str,
     /// What restores it.
     reset: &'static str,
@@ -52,8 +52,8 @@ const fn setting(file: &'static str, unset: &'static str, reset: &'static str) -
 /// Settings of all instances.
 const OF_ALL: [Setting; 2] =
     [setting("set_graph_function", "####", "\n"), setting("max_graph_depth", "0", "0")];
-/// Settings of the instance that all share, in the order in which they are restored: the tracer first,
-/// which without a function would trace all, and recording last, of nothing by then.
+/// Settings of the shared instance, in the order in which they are restored: the tracer first, which
+/// without a function would trace all, and recording last, of nothing by then.
 const OF_SHARED: [Setting; 10] = [
     setting("current_tracer", "nop", "nop"),
     setting("events/sched/sched_switch/enable", "0", "0"),
@@ -66,13 +66,13 @@ const OF_SHARED: [Setting; 10] = [
     setting("trace", "", "\n"),
     setting("tracing_on", "1", "1"),
 ];
-/// What is not changed, of all instances, but would leave calls out or make their times wrong.
+/// Settings of all instances that are not changed, but would leave calls out or make their times wrong.
 const NEEDED: [Setting; 3] = [
     setting("current_tracer", "nop", ""),
     setting("tracing_thresh", "0", ""),
     setting("set_graph_notrace", "####", ""),
 ];
-/// The same of the instance that all share.
+/// The same for the shared instance.
 const NEEDED_SHARED: [Setting; 5] = [
     setting("events/enable", "0", ""),
     setting("trace_clock", "[local]", ""),
@@ -84,9 +84,9 @@ const NEEDED_SHARED: [Setting; 5] = [
 /// Whose calls are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Those of all tasks.
+    /// Calls of all tasks.
     All,
-    /// Those of these threads, and of what they start from now on.
+    /// Calls of these threads, and of what they start from now on.
     Threads(Vec<u32>),
 }
 
@@ -131,7 +131,7 @@ pub(super) fn open() -> Result<(Tree, PathBuf), LiveError> {
     Ok((tree, root))
 }
 
-/// Restore what killed runs changed of the tracer's settings; what that was.
+/// Restore tracer settings that killed runs changed; returns which.
 pub fn recover() -> Vec<String> {
     let Ok((_tree, root)) = open() else {
         return Vec::new();
@@ -159,7 +159,7 @@ pub fn recover() -> Vec<String> {
         .collect()
 }
 
-/// Restore settings; those that could not be, which is no reason to leave the rest.
+/// Restore settings, even if some fail; returns the ones that failed.
 fn restore(root: &Path, shared: bool) -> Vec<&'static str> {
     let of_shared = OF_SHARED.iter().filter(|_| shared);
     let failed = of_shared.chain(&OF_ALL).filter(|setting| {
@@ -175,7 +175,7 @@ fn has_tracer(place: &Path) -> bool {
     all.split_whitespace().any(|name| name == TRACER)
 }
 
-/// That settings are as nobody changed them. Kernels that lack one have no use of it.
+/// Check that settings have their defaults. Kernels that lack a setting make no use of it.
 fn check_unused<'s>(
     root: &Path,
     settings: impl IntoIterator<Item = &'s Setting>,
@@ -200,7 +200,7 @@ fn check_unused<'s>(
     Ok(())
 }
 
-/// That nobody else traces calls, in whatever instance: function and depth are one setting for all.
+/// Check that nobody else traces calls, in whatever instance: function and depth are one setting for all.
 fn check_others(root: &Path, own: &Instance) -> Result<(), LiveError> {
     let others = fs::read_dir(root.join("instances"));
     let others = others.into_iter().flatten().flatten();
@@ -261,7 +261,7 @@ pub(super) fn functions(root: &Path) -> Result<Vec<String>, LiveError> {
 }
 
 impl Tracer {
-    /// Turn it on for these functions and all that they call; nothing is recorded yet.
+    /// Turn it on for these functions and all their callees; nothing is recorded yet.
     pub(super) fn start(
         (tree, root): (Tree, PathBuf),
         functions: &[String],
@@ -336,7 +336,7 @@ impl Tracer {
         self.limit(depth)
     }
 
-    /// Record so many levels, or all if 0.
+    /// Record this number of levels, or all if 0.
     pub(super) fn limit(&self, depth: u32) -> Result<(), LiveError> {
         write(&self.root.join("max_graph_depth"), &depth.to_string())
     }
@@ -360,7 +360,7 @@ impl Tracer {
         self.set("tracing_on", if on { "1" } else { "0" })
     }
 
-    /// Add what was recorded since the last time, or a part of it: then up to which time it is all.
+    /// Add what was recorded since the last time, or a part of it: then returns the time up to which it is complete.
     pub(super) fn read(
         &mut self,
         pages: &Pages,
@@ -411,7 +411,7 @@ impl Tracer {
         self.pipes.iter().map(|(cpu, _)| of(*cpu)).sum()
     }
 
-    /// Whether it runs where others trace as well.
+    /// Whether it runs in the instance that all share.
     pub(super) fn is_shared(&self) -> bool {
         self.shared
     }
@@ -427,7 +427,7 @@ impl Drop for Tracer {
         // The tracer first: without a function it would trace all.
         let _ = self.set("current_tracer", "nop");
         self.pipes.clear();
-        // What can't be restored now can't be told from here; the next run refuses to start on it.
+        // What can't be restored now can't be reported from here; the next run refuses to start on it.
         let _ = restore(&self.root, self.shared);
     }
 }

@@ -6,12 +6,12 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 use netplumb_model::class::{Context, Direction};
-use netplumb_model::experiment::OfCall;
+use netplumb_model::condition::OfCall;
 use netplumb_model::timing::NodeCost;
 use netplumb_model::trace::{CallCounts, CallsSpec, Flags, Step, TimedCall};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::kept::{Call, Kept};
+use crate::kept::{Call, KeptCalls};
 
 use super::ring::{Level, Record, What};
 
@@ -20,27 +20,27 @@ const MAX_NODES: usize = 1 << 20;
 /// Tasks whose names are known at once.
 const MAX_TASK_NAMES: usize = 1 << 16;
 /// Entries of a task that are kept for what returned before them: an interrupt has fewer calls at its own
-/// level, those of its beginning and end.
+/// level, at its beginning and end.
 const MAX_MARKS: usize = 64;
 
-/// What a call has of the tracer's own cost.
+/// The tracer's own cost in a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Cost {
-    /// What the time of a function has of it, at least.
+    /// Its part in the time of any function.
     pub(super) bias_ns: f64,
-    /// What a call takes longer in all.
+    /// How much longer a call takes in all.
     pub(super) call_ns: f64,
 }
 
-/// Gives functions their names, and says what runs in a stack of these.
+/// Names functions, and finds what runs in a stack of them.
 pub(super) trait Names {
     /// The number of a function's name.
     fn name(&mut self, address: u64) -> u32;
-    /// Whether a function of that name is what is traced.
+    /// Whether functions with that name are traced.
     fn is_traced(&self, name: u32) -> bool;
     /// The number of a task's name.
     fn task(&mut self, task: i32, known: Option<&str>) -> u32;
-    /// What an interrupt or softirq is, by the numbers of its functions, the outermost first.
+    /// The context of an interrupt or softirq, by the numbers of its functions, the outermost first.
     fn context(&self, stack: &[u32], level: Level) -> Context;
 }
 
@@ -51,7 +51,7 @@ enum End {
     Returned,
     /// It had not when the window closed.
     Unfinished,
-    /// It did, but that record is missing: nobody knows when.
+    /// It did, but the record is missing: the time is not known.
     Missed,
 }
 
@@ -75,7 +75,7 @@ struct Open {
     before: Counters,
 }
 
-/// What went by in a task.
+/// Time and calls in a task so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
     /// Off the CPU.
@@ -110,9 +110,9 @@ pub(super) struct Calls {
     started: Option<FxHashSet<i32>>,
     cost: Cost,
     tasks: FxHashMap<(i32, u32), Task>,
-    /// Names of tasks, as switches and programs told them last.
+    /// Names of tasks, by their last switch or exec.
     task_names: FxHashMap<i32, String>,
-    calls: Kept<TimedCall>,
+    calls: KeptCalls<TimedCall>,
     /// The tree of all calls, and what they cost by context.
     nodes: Vec<(Option<u32>, u32)>,
     known: FxHashMap<(Option<u32>, u32), u32>,
@@ -128,7 +128,7 @@ pub(super) struct Losses {
     pub(super) broken: u64,
     /// Steps of calls that had too many.
     pub(super) dropped: u64,
-    /// Calls of whose total the spread knows nothing.
+    /// Calls whose total is not in the distribution.
     pub(super) unranked: u64,
     /// Calls that the tree of all has no room for.
     pub(super) no_node: u64,
@@ -266,7 +266,7 @@ impl Calls {
         };
         let parent = task.open.iter().rev().find_map(|open| open.step);
         let has_room = task.steps.len() < self.spec.steps as usize;
-        // Deeper ones are recorded as well: how many there are says what the tracer adds to those above.
+        // Deeper ones are recorded, too: their number gives what the tracer adds to those above.
         let is_shown = task.open.len() < self.spec.depth as usize;
         let step = (has_room && is_shown).then_some(task.steps.len() as u32);
         match (step, parent) {
@@ -324,7 +324,7 @@ impl Calls {
         });
     }
 
-    /// End calls whose returns are missing: one that is as deep as what is entered now.
+    /// End calls whose returns are missing: calls as deep as what is entered now.
     fn close_missed(&mut self, record: &Record, names: &mut dyn Names) {
         let key = Self::key(record);
         while let Some(open) = self.tasks.get(&key).and_then(|task| task.open.last())
@@ -374,7 +374,7 @@ impl Calls {
         };
         let Some(open) = task.open.pop() else { return };
         let elapsed = end_ns.saturating_sub(begin_ns);
-        // An interrupt came before the return was recorded, and is no part of what had ended.
+        // An interrupt came before the return was recorded, and is not part of what had ended.
         let until_ns = end_ns.max(open.begin_ns + 1);
         let since = task.marks.partition_point(|(at_ns, _)| *at_ns < until_ns);
         let now = task.marks.get(since).map_or(task.now, |(_, then)| *then);
@@ -383,7 +383,7 @@ impl Calls {
         let others = (now.off_ns - before.off_ns) as f64 + (now.aside_ns - before.aside_ns);
         let own_cost = self.cost.bias_ns + calls as f64 * self.cost.call_ns;
         let total = (elapsed as f64 - others - own_cost).max(0.0).round() as u64;
-        // The cost is that of a usual call: what a call took is never less than what it called.
+        // The cost is a usual call's: a call never takes less than what it called.
         let total = total.max(open.below_ns);
         let own = total - open.below_ns;
         if let Some(step) = open.step.and_then(|at| task.steps.get_mut(at as usize)) {
@@ -425,14 +425,14 @@ impl Calls {
             let call = TimedCall { number: task.number, steps: std::mem::take(&mut task.steps) };
             let dropped = task.dropped;
             self.calls.counts.unfinished += u64::from(end != End::Returned);
-            // A time that nobody knows is the time of no call.
+            // A call without a known end has no time.
             if end != End::Missed {
                 self.keep(call, total, dropped);
             }
         }
     }
 
-    /// Keep a call that has ended, if it is one of those that took most, or the first.
+    /// Keep an ended call if it is one of the longest, or the first.
     fn keep(&mut self, call: TimedCall, total: u64, dropped: u64) {
         self.calls.ended(total);
         let first = call.steps.first();
@@ -450,7 +450,7 @@ impl Calls {
         }
     }
 
-    /// Records were lost: what is open can't be told from what has returned meanwhile.
+    /// Records were lost: which open calls have returned meanwhile is not known.
     fn gap(&mut self) {
         for task in self.tasks.values_mut() {
             if !task.open.is_empty() {
@@ -466,7 +466,7 @@ impl Calls {
         *self = Calls { started: self.started.take(), ..Calls::new(&self.spec, self.cost) };
     }
 
-    /// The window is over: what it had, without calls that are still open.
+    /// Close the window; returns its results, without calls that are still open.
     pub(super) fn end(&mut self, names: &mut dyn Names) -> Ended {
         let open: Vec<(i32, u32)> = (self.tasks.iter())
             .filter(|(_, task)| !task.open.is_empty())

@@ -99,7 +99,7 @@ impl Privilege {
 pub(crate) struct Config(Option<HashMap<String, String>>);
 
 impl Config {
-    /// That of the running kernel.
+    /// The running kernel's options.
     pub(crate) fn running() -> Self {
         Self::read(&read_line("/proc/sys/kernel/osrelease").unwrap_or_default())
     }

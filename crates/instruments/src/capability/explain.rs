@@ -11,7 +11,7 @@ use super::program::Failure;
 pub(super) struct Need {
     /// Privileges.
     pub(super) caps: &'static [Cap],
-    /// Kernel options, all of which must be there.
+    /// Kernel options, all required.
     pub(super) config: &'static [&'static str],
     /// The first kernel that can do it.
     pub(super) since: Option<(u32, u32)>,
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Check that an ordinary user is told which privileges are missing and how to get them.
+    /// Check that for an ordinary user the missing privileges are named, and how to get them.
     #[test]
     fn an_ordinary_user_is_sent_to_root() {
         let (reason, remedy) = answer(&context(1000, 0), libc::EPERM);
@@ -168,7 +168,7 @@ mod tests {
         assert!(remedy.contains("the vm lab"));
     }
 
-    /// Check that lockdown is blamed only where the privileges are there.
+    /// Check that lockdown is blamed only if the process has the privileges.
     #[test]
     fn lockdown_is_named_to_root() {
         let mut context = context(0, u64::MAX);

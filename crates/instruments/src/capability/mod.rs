@@ -33,7 +33,7 @@ pub use tried::Tried;
 /// What was found.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// The machine.
+    /// The kernel, the hardware and this process's privileges.
     pub machine: Machine,
     /// Every trial, in the order of [`Group::ALL`].
     pub capabilities: Vec<Capability>,
@@ -69,8 +69,8 @@ fn trial(id: &str, group: Group, what: &str, attempt: impl FnOnce() -> Availabil
 mod tests {
     use super::*;
 
-    /// Check that every trial answers whoever asks, that no name comes twice, and that every no
-    /// has a reason and a remedy.
+    /// Check that every trial answers whoever asks, that names are unique, and that every
+    /// refusal has a reason and a remedy.
     #[test]
     fn every_trial_answers() {
         let survey = survey();

@@ -72,7 +72,7 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     })
 }
 
-/// Try them in the namespace that was `entered`, or say of each why it can't be tried.
+/// Try them in the namespace that was `entered`, or report for each why it can't be tried.
 fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
     let group = Group::Packets;
     let mut found = vec![trial("netns", group, "a new network namespace", || match &entered {
@@ -154,9 +154,9 @@ fn xdp(pair: Pair, mode: u32) -> Result<Availability, Failure> {
     let _link = xdp_link(&program, pair.right, mode)?;
     let sending = |e: &std::io::Error| Failure::io("sending a frame", e);
     let socket = FrameSocket::open().map_err(|e| sending(&e))?;
-    // A link that has just come up may lose what is sent in its first milliseconds,
-    // on a busy machine above all: that says nothing of XDP. Frames are sent again
-    // until as many came through as were sent once.
+    // A link that has just come up may lose what is sent in its first milliseconds, on
+    // a busy machine above all, with or without XDP. Frames are sent again until as
+    // many came through as were sent once.
     let start = Instant::now();
     while counter.read() < u64::from(FRAMES) && start.elapsed() < DELIVERY {
         for _ in 0..FRAMES {
@@ -182,7 +182,7 @@ fn live(pair: Pair) -> Result<Availability, Failure> {
     Ok(delivered(&counter))
 }
 
-/// Wait for the frames to come out at the other end, and say how many did. The kernel's own
+/// Wait for the frames at the other end, and report how many arrived. The kernel's own
 /// chatter (IPv6 announcing itself on a new link) may add a few.
 fn delivered(counter: &Counter) -> Availability {
     let sent = u64::from(FRAMES);

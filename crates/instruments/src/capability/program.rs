@@ -12,7 +12,7 @@ use netplumb_sys::bpf::raw;
 pub(crate) use netplumb_sys::bpf::raw::Kind;
 use netplumb_sys::perf;
 
-/// What the kernel said no to, and with which words.
+/// What the kernel refused, and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// What was being done: "loading the program".
@@ -67,8 +67,8 @@ pub(crate) struct Counter(OwnedFd);
 
 impl Counter {
     pub(crate) fn new() -> Result<Self, Failure> {
-        // SAFETY: no name and no options are allowed; the sizes are those of an array's key and
-        // of the counter.
+        // SAFETY: no name and no options are allowed; the sizes are an array key's and the
+        // counter's.
         let fd = unsafe {
             sys::bpf_map_create(
                 sys::BPF_MAP_TYPE_ARRAY,

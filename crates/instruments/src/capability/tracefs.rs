@@ -17,13 +17,13 @@ use crate::tracefs::Instance;
 const TREE: Need = Need { caps: &[Cap::SysAdmin], config: &["CONFIG_TRACING"], since: None };
 
 const TRACER: Need =
-    Need { caps: &[Cap::SysAdmin], config: &["CONFIG_FUNCTION_TRACER"], since: None };
+    Need { caps: &[Cap::SysAdmin], config: &["CONFIG_FUNCTION_GRAPH_TRACER"], since: None };
 
 /// Try every one of them.
 pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     vec![
         trial("tracefs", Group::Stages, "the list of tracepoints (tracefs)", || tracefs(context)),
-        trial("function-tracer", Group::Functions, "the kernel's function tracer", || {
+        trial("function-tracer", Group::Functions, "the kernel's function_graph tracer", || {
             tracer(context)
         }),
     ]
@@ -70,14 +70,15 @@ const PURPOSE: &str = "doctor";
 fn trace_one(root: &Path) -> Result<String, Failure> {
     let tracers = fs::read_to_string(root.join("available_tracers"))
         .map_err(|e| Failure::io("reading the list of tracers", &e))?;
-    if !tracers.split_whitespace().any(|t| t == "function") {
-        return Err(Failure::new("looking for the tracer \"function\"", libc::ENOENT));
+    if !tracers.split_whitespace().any(|t| t == "function_graph") {
+        return Err(Failure::new("looking for the tracer \"function_graph\"", libc::ENOENT));
     }
     drop(Instance::left(root).into_iter().filter(|(of, _)| of == PURPOSE).collect::<Vec<_>>());
     let instance =
         Instance::make(root, PURPOSE).map_err(|e| Failure::io("making a trace instance", &e))?;
     instance.write("tracing_on", "0").map_err(|e| Failure::io("pausing the instance", &e))?;
-    // One function only: switching on all of them stops every processor for a while.
+    // One function only: switching on all of them stops every processor for a while. Its entries alone: an
+    // instance has function_graph since Linux 6.11 only.
     let name = FUNCTIONS
         .iter()
         .filter_map(|name| name.to_str().ok())

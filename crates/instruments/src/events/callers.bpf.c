@@ -101,7 +101,7 @@ static __always_inline _Bool charge(void *ctx, __u32 event, __u32 half,
 			bpf_map_update_elem(&known_even, &key, &new,
 					    BPF_NOEXIST);
 		known = lookup(&key, half);
-		/* What has no room is not told, however often it comes. */
+		/* What has no room is not reported, however often it comes. */
 		if (!known)
 			return 1;
 		if (bpf_ringbuf_output(&ring, to, bytes, BPF_RB_NO_WAKEUP)) {

@@ -8,7 +8,7 @@
 
 /* Events that are counted at once. */
 #define CALLERS_EVENTS 64
-/* Stacks of events that are told apart. */
+/* Stacks of events that are distinguished. */
 #define CALLERS_STACKS 16384
 #define CALLERS_RING_BYTES 8388608
 

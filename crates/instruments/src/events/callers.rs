@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use netplumb_model::events::{BROKEN_DOWN, By, CALLERS, COUNT, EventsSpec, Whose};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Figure, Item};
+use netplumb_model::quantity::{Figure, FigureKey};
 use netplumb_model::timing::{Attached as Facts, Costs, Filter, TimingSpec, Window};
 use netplumb_sys::cpus;
 
-use self::attached::{Attached, Count, Event, How, MOST, Stacks, Taken};
+use self::attached::{Attached, Count, Event, HalfCounts, How, MOST, Stacks};
 use super::counting::{NOT_FOLLOWED, PROBED, SCOPE, nothing};
 use super::reasons;
 use super::resolve::{Resolved, names};
@@ -20,10 +20,10 @@ use crate::live::{self, Live, LiveError};
 use crate::own::process_ns;
 use crate::samples::{Causes, Scope};
 
-/// Functions in which the kernel tells what processes map and start (kernel/events/core.c).
+/// Functions in which the kernel reports what processes map and start (kernel/events/core.c).
 const TELLING: [&str; 5] =
     ["perf_event_mmap", "perf_event_comm", "perf_event_fork", "perf_event_exec", "perf_event_task"];
-/// What arrives is read this often: a process may be gone soon.
+/// How often records are read: a process may be gone soon.
 const POLL: Duration = Duration::from_millis(40);
 
 /// Events that are counted by who causes them, window by window.
@@ -34,7 +34,7 @@ pub(super) struct Callers {
     causes: Causes,
     facts: Facts,
     opened: Instant,
-    /// When the window ended that is not closed yet.
+    /// The end of a window that is not closed yet.
     stopped: Option<Instant>,
     polled: Instant,
     misses: u64,
@@ -57,7 +57,7 @@ impl Callers {
             None => true,
         });
         if found.is_empty() {
-            // What can't have callers is known.
+            // The reasons for events without callers are known.
             return Err(nothing(&refused, names.all_unknown && !unables));
         }
         if found.len() > MOST {
@@ -71,18 +71,19 @@ impl Callers {
         let children = asked.whose == Whose::Started;
         let own = (asked.whose == Whose::Own).then(std::process::id);
         let filter = Filter { pid: spec.filter.pid.or(own), ..spec.filter.clone() };
-        let scope = Scope::of(children, &filter);
+        let scope = Scope::new(children, &filter);
         let cpus: Vec<u32> = cpus::online()
             .map_err(LiveError::system("read which CPUs are online"))?
             .into_iter()
             .collect();
         let mut events: Vec<Event> = (found.into_iter())
             .map(|event| {
-                let how = How::of(&event, true);
+                let how = How::from_event(&event, true);
                 (event, how)
             })
             .collect();
-        let mut facts = BTreeMap::from([(SCOPE.to_string(), told(&scope, asked).to_string())]);
+        let mut facts =
+            BTreeMap::from([(SCOPE.to_string(), scope_text(&scope, asked).to_string())]);
         facts.extend((asked.by).map(|by| (BROKEN_DOWN.to_string(), by.to_string())));
         let is_trampoline = |(_, how): &Event| matches!(how, How::Entry | How::Exit);
         let mut no = BTreeMap::new();
@@ -99,7 +100,7 @@ impl Callers {
             Err(error) if events.iter().any(is_trampoline) => {
                 facts.insert(PROBED.into(), error.to_string());
                 for (event, how) in &mut events {
-                    *how = How::of(event, false);
+                    *how = How::from_event(event, false);
                 }
                 no.clear();
                 begin(&events, &mut no)?
@@ -111,7 +112,7 @@ impl Callers {
         if attached == 0 {
             return Err(nothing(&refused, all_unknown));
         }
-        // Who watches what is mapped makes it cost more; without user code there is no need.
+        // Watching mappings makes them cost more; without user code there is no need.
         let causes = match by_stack {
             true => Causes::watch(&cpus, children, filter.pid)?,
             false => Causes::watch(&[], true, None)?,
@@ -141,7 +142,7 @@ impl Callers {
         Ok(())
     }
 
-    /// Who caused what, and how much of it is not known.
+    /// The call graphs of causes, and how many events have an unknown one.
     fn costs(&mut self, stacks: &Stacks) -> Result<(Costs, u64), LiveError> {
         let events = &self.events;
         let each = stacks.iter().filter(|(_, count)| **count > 0);
@@ -158,7 +159,7 @@ impl Callers {
         self.take()?;
         let now = self.stopped.take().unwrap_or_else(Instant::now);
         let mut taken = self.at.take(self.events.len())?;
-        // What was told until the half was switched.
+        // Records from before the half was switched.
         self.take()?;
         self.causes.name(taken.stacks.keys().map(|(_, hash)| *hash))?;
         let own = self.leave_out_own(&mut taken);
@@ -167,7 +168,7 @@ impl Callers {
         let each = self.events.iter().zip(&taken.counts);
         let figures = each.filter(|((event, _), _)| is_counted(event));
         let figures = figures.map(|((event, _), of)| {
-            Figure::new(&COUNT, of.count as f64).of(Item::label(&event.name))
+            Figure::new(&COUNT, of.count as f64).with_key(FigureKey::label(&event.name))
         });
         let figures = figures.collect();
         let sum = |of: fn(&Count) -> u64| taken.counts.iter().map(of).sum::<u64>();
@@ -194,9 +195,9 @@ impl Callers {
         })
     }
 
-    /// Leave out what happens as the kernel tells this process what others map: only where somebody
-    /// watches that. Returns how many events that were.
-    fn leave_out_own(&self, taken: &mut Taken) -> u64 {
+    /// Leave out events of the kernel's reports to this process on what others map, which exist
+    /// only while somebody watches that. Returns their number.
+    fn leave_out_own(&self, taken: &mut HalfCounts) -> u64 {
         let mut own = 0;
         let counts = &mut taken.counts;
         taken.stacks.retain(|(event, hash), count| {
@@ -211,7 +212,7 @@ impl Callers {
     }
 }
 
-/// Why it can't be told who causes an event.
+/// Why an event can't be counted by its causes.
 fn unable(event: &Resolved) -> Option<&'static str> {
     match () {
         () if event.is_time && !event.is_tracepoint() => {
@@ -224,8 +225,8 @@ fn unable(event: &Resolved) -> Option<&'static str> {
     }
 }
 
-/// Whose events they are.
-fn told(scope: &Scope, asked: &EventsSpec) -> &'static str {
+/// Describes whose events are counted.
+fn scope_text(scope: &Scope, asked: &EventsSpec) -> &'static str {
     match (asked.whose, scope.tgid, scope.cgroup) {
         (Whose::Started, ..) => "a command, from its exec, and what it starts",
         (Whose::Own, ..) => "plumb itself, whose threads send and receive",
@@ -235,7 +236,7 @@ fn told(scope: &Scope, asked: &EventsSpec) -> &'static str {
     }
 }
 
-/// What was lost of a window.
+/// A window's losses.
 fn lost(counts: &[u64; 6]) -> Vec<Loss> {
     let [misses, stackless, cut, changes, own, not_followed] = *counts;
     live::losses([
@@ -250,13 +251,9 @@ fn lost(counts: &[u64; 6]) -> Vec<Loss> {
             "too many stacks, or one event on top of another: they are counted, and not in the call graph",
         ),
         ("events with a stack of 127 frames or more", cut, "outer frames may be missing"),
+        ("unreported changes of processes", changes, "code that was mapped then may have no name"),
         (
-            "changes of processes that were not told",
-            changes,
-            "code that was mapped then may have no name",
-        ),
-        (
-            "events of plumb's own, as the kernel told it what processes map",
+            "plumb's own events, since the kernel reported to it what processes map",
             own,
             "they are not counted",
         ),

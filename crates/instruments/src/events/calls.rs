@@ -1,5 +1,5 @@
-//! Calls of functions by trampolines (events/calls.bpf.c): of the tasks that are asked for, and at less
-//! cost than by a kprobe.
+//! Calls of functions by trampolines (events/calls.bpf.c): of the requested tasks, and at less cost
+//! than by kprobes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +34,7 @@ pub(super) struct Called {
 }
 
 impl Called {
-    /// Whether it is this function, and its returns if these are asked for.
+    /// Whether it is this function, at its entry or its returns as requested.
     pub(super) fn is(&self, (function, returns): (&str, bool)) -> bool {
         self.function == function && self.returns == returns
     }
@@ -60,7 +60,7 @@ impl Calls {
     /// Attach to functions; nothing is counted yet.
     ///
     /// # Errors
-    /// There is no such function, or the kernel has no trampolines or does not allow them.
+    /// A function is unknown, or the kernel lacks trampolines or does not allow them.
     pub(super) fn attach(functions: &[Called], scope: Scope) -> Result<Calls, LiveError> {
         let failed = || LiveError::programs(INSTRUMENT);
         let namespace = fs::metadata("/proc/self/ns/pid")
@@ -114,8 +114,8 @@ impl Calls {
     pub(super) fn switch(&self, on: bool) -> Result<(), LiveError> {
         let turn = made::Turn { on: u64::from(on) };
         let zero = 0_u32.to_ne_bytes();
-        let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
-        told.map_err(LiveError::system("switch the counts of calls"))
+        let written = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
+        written.map_err(LiveError::system("switch the counts of calls"))
     }
 
     /// What was counted so far of a function, by CPU.

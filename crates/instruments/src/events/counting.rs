@@ -10,7 +10,7 @@ use netplumb_model::events::{
     By, COUNT, ENABLED, EventsSpec, INSTRUMENT, NOT_BY_TASK, RUNNING, TASK_COUNT, TASK_TIME, TIME,
     Whose,
 };
-use netplumb_model::quantity::{Figure, Item};
+use netplumb_model::quantity::{Figure, FigureKey};
 use netplumb_model::samples::Thread;
 use netplumb_model::timing::{Attached, Filter, TimingSpec, Window};
 use netplumb_sys::cpus;
@@ -24,13 +24,13 @@ use super::tasks::{self, ByTask, Tasks};
 use crate::live::{self, Live, LiveError};
 use crate::samples;
 
-/// Reasons in the error that nothing can be counted.
+/// Maximum number of reasons in the error that nothing can be counted.
 const MOST_REASONS: usize = 3;
-/// What the footer says of whose events were counted.
+/// The fact in the footer on whose events were counted.
 pub(super) const SCOPE: &str = "events.scope";
-/// The same of functions called, where that is another.
+/// The same for functions called, where it differs.
 const PROBES: &str = "events.scope_of_functions";
-/// Why functions are probed that were to have trampolines.
+/// Why functions have probes instead of trampolines.
 pub(super) const PROBED: &str = "events.probed";
 
 /// Processes that a command or process started, and that there was no room for.
@@ -46,13 +46,13 @@ enum Scope {
     Started,
     /// This thread.
     Own,
-    /// The threads that a process has.
+    /// The threads of a process, by TID.
     Threads(Vec<u32>),
     Cgroup(File),
 }
 
 impl Scope {
-    fn of(spec: &TimingSpec, asked: &EventsSpec) -> Result<Scope, LiveError> {
+    fn from_spec(spec: &TimingSpec, asked: &EventsSpec) -> Result<Scope, LiveError> {
         if let Some(pid) = spec.filter.pid {
             let threads = threads(pid)
                 .map_err(|_| LiveError::Asked(format!("--pid {pid}: no such process")))?;
@@ -71,7 +71,7 @@ impl Scope {
         })
     }
 
-    /// Whether it is of threads, whose counters are inherited by what they start.
+    /// Whether it counts threads, whose counters are inherited by what they start.
     fn is_of_threads(&self) -> bool {
         matches!(self, Scope::Started | Scope::Own | Scope::Threads(_))
     }
@@ -86,8 +86,8 @@ impl Scope {
         }
     }
 
-    /// Everything that has to be opened to count an event, with the CPU that it is of; of an event that
-    /// is counted everywhere or nowhere, all CPUs.
+    /// Everything to open for counting an event, with its CPU; for an event that is counted everywhere
+    /// or nowhere, all CPUs.
     fn targets(
         &self,
         cpus: &[u32],
@@ -102,7 +102,7 @@ impl Scope {
             Some(By::Cpu) => {
                 (cpus.iter()).map(|cpu| (Some(*cpu), Target::Thread(thread, Some(*cpu)))).collect()
             }
-            // Those of tasks are of CPUs.
+            // Counts by task are of CPUs.
             None | Some(_) => vec![(None, Target::Thread(thread, None))],
         };
         match self {
@@ -131,18 +131,18 @@ fn threads(pid: u32) -> io::Result<Vec<u32>> {
 #[derive(Debug)]
 struct Event {
     what: Resolved,
-    counters: Vec<Part>,
+    counters: Vec<CounterPart>,
     /// If its calls are counted by a program: its number there, and the counts of CPUs as the window
     /// was opened.
     called: Option<(usize, Vec<u64>)>,
 }
 
-/// Its part on one CPU or of one thread.
+/// An event's counter on one CPU or of one thread.
 #[derive(Debug)]
-struct Part {
+struct CounterPart {
     cpu: Option<u32>,
     counter: Counter,
-    /// As the window was opened.
+    /// The count when the window was opened.
     before: Count,
 }
 
@@ -157,7 +157,7 @@ pub(super) struct Counting {
     calls: Option<Calls>,
     /// Processes so far whose calls are not among these.
     not_followed: u64,
-    /// Tells tasks apart, if they are asked for.
+    /// Counts by task, if requested.
     tasks: Option<Tasks>,
     attached: Attached,
     opened: Instant,
@@ -172,7 +172,7 @@ impl Counting {
         let begun = Instant::now();
         // Each event takes a descriptor for each CPU or thread.
         limits::raise_open_files();
-        let scope = Scope::of(spec, asked)?;
+        let scope = Scope::from_spec(spec, asked)?;
         let cpus: Vec<u32> = cpus::online()
             .map_err(LiveError::system("read which CPUs are online"))?
             .into_iter()
@@ -256,13 +256,13 @@ impl Counting {
 
     /// Begin to count, or stop; programs are counted from their exec on.
     fn switch(&mut self, on: bool) -> io::Result<()> {
-        let one = |part: &Part| match on {
+        let one = |part: &CounterPart| match on {
             true => part.counter.enable(),
             false => part.counter.disable(),
         };
         let own = matches!(self.scope, Scope::Started | Scope::Own);
         let mut each = self.events.iter().filter(|e| !own || e.what.is_probe());
-        // Of the own thread in one call, of which nothing is counted but its end and its beginning.
+        // The own thread, in one system call: only its end or beginning is counted.
         if let (Scope::Own, false) = (&self.scope, on) {
             count::disable_own()?;
         }
@@ -281,8 +281,8 @@ impl Counting {
             return Ok(());
         }
         for event in self.events.iter_mut().filter(|e| e.called.is_none()) {
-            // The old ones are closed after that: where nobody has a tracepoint any more, the kernel
-            // waits for all CPUs, and again for the next one to have it.
+            // The old ones are closed after that: when a tracepoint loses its last user, the kernel
+            // waits for all CPUs, and again for the next user.
             event.counters = open(&mut event.what, &self.scope, &self.cpus, self.by)?;
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Counting {
 
     fn begin(&mut self) -> Result<(), LiveError> {
         if let Some(tasks) = &mut self.tasks {
-            // What was before is of no window.
+            // Earlier counts belong to no window.
             tasks.read()?;
         }
         let failed = || LiveError::system("read the counters");
@@ -306,7 +306,7 @@ impl Counting {
         Ok(())
     }
 
-    /// What was counted since the window was opened, from when on the next one counts.
+    /// Counts since the window was opened; the next one starts here.
     fn read(&mut self) -> Result<Window, LiveError> {
         let now = Instant::now();
         let not_followed = match &self.calls {
@@ -353,25 +353,26 @@ impl Counting {
             let name = &event.what.name;
             let of = if event.what.is_time { &TIME } else { &COUNT };
             let figure = |quantity, value: u64| Figure::new(quantity, value as f64);
-            let whole = || Item::label(name);
+            let whole = || FigureKey::label(name);
             if let Some(of) = by_task.get(number) {
-                // As the tasks were charged, so that they add up.
+                // The sum of what tasks were charged, so that they add up.
                 all.value = of.whole();
                 figures.extend(parts(of, name, event.what.is_time, &mut threads));
             }
-            figures.push(figure(of, all.value).of(whole()));
+            figures.push(figure(of, all.value).with_key(whole()));
             // Others always count (`group_can_go_on()` in kernel/events/core.c).
             if event.what.is_hardware {
                 if self.by == Some(By::Cpu) && self.scope.is_of_threads() {
                     all.enabled_ns = once(by_cpu.values());
                 }
-                figures.push(figure(&ENABLED, all.enabled_ns).of(whole()));
-                figures.push(figure(&RUNNING, all.running_ns).of(whole()));
+                figures.push(figure(&ENABLED, all.enabled_ns).with_key(whole()));
+                figures.push(figure(&RUNNING, all.running_ns).with_key(whole()));
             }
             if self.by == Some(By::Cpu) {
                 let each = by_cpu.into_iter();
-                figures
-                    .extend(each.map(|(cpu, part)| figure(of, part.value).of(Item::of(cpu, name))));
+                figures.extend(each.map(|(cpu, part)| {
+                    figure(of, part.value).with_key(FigureKey::numbered(cpu, name))
+                }));
             }
         }
         let duration_ns = (now - self.opened).as_nanos() as u64;
@@ -403,14 +404,14 @@ fn trampolines(
     let own = matches!(scope, Scope::Own).then(std::process::id);
     let filter = Filter { pid: spec.filter.pid.or(own), ..spec.filter.clone() };
     let attach = |called: &[Called]| {
-        let within = samples::Scope::of(matches!(scope, Scope::Started), &filter);
+        let within = samples::Scope::new(matches!(scope, Scope::Started), &filter);
         Calls::attach(called, within).map_err(|error| error.to_string())
     };
     let why = match attach(&called) {
         Ok(calls) => return Ok((calls, called)),
         Err(why) => why,
     };
-    // One that has none, or that does not exist, is no reason to probe the others.
+    // A function without a trampoline, or that does not exist, is not a reason to probe the others.
     if called.len() > 1 {
         called.retain(|one| attach(std::slice::from_ref(one)).is_ok());
     } else {
@@ -475,7 +476,7 @@ fn parts(of: &ByTask, name: &str, is_time: bool, threads: &mut Threads) -> Vec<F
         .chain(lost)
         .map(|(thread, value)| {
             let number = threads.number(thread);
-            Figure::new(quantity, value as f64).of(Item::of(number, name))
+            Figure::new(quantity, value as f64).with_key(FigureKey::numbered(number, name))
         })
         .collect()
 }
@@ -493,17 +494,24 @@ fn once<'a>(cpus: impl Iterator<Item = &'a Count>) -> u64 {
     cpus.map(|cpu| cpu.enabled_ns).max().unwrap_or_default()
 }
 
-/// Open an event for its scope; as one of programs alone where a user may not count the kernel.
-fn open(what: &mut Resolved, scope: &Scope, cpus: &[u32], by: Option<By>) -> io::Result<Vec<Part>> {
+/// Open an event for its scope; in user mode only where a user may not count the kernel.
+fn open(
+    what: &mut Resolved,
+    scope: &Scope,
+    cpus: &[u32],
+    by: Option<By>,
+) -> io::Result<Vec<CounterPart>> {
     let everywhere = what.is_probe();
     let targets = scope.targets(cpus, by, everywhere);
 
     let started = matches!(scope, Scope::Started) && !everywhere;
-    let all = |what: &Resolved| -> io::Result<Vec<Part>> {
+    let all = |what: &Resolved| -> io::Result<Vec<CounterPart>> {
         let mut parts = Vec::new();
         for (cpu, target) in &targets {
             match Counter::open(&mut what.attr(), *target, started) {
-                Ok(counter) => parts.push(Part { cpu: *cpu, counter, before: Count::default() }),
+                Ok(counter) => {
+                    parts.push(CounterPart { cpu: *cpu, counter, before: Count::default() })
+                }
                 // One of several threads has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) && targets.len() > 1 => {}
                 Err(error) => return Err(error),
@@ -565,7 +573,7 @@ impl Live for Counting {
 
     fn stop(&mut self) {
         if std::mem::replace(&mut self.runs, false) {
-            // What can't be stopped any more is gone.
+            // Counters that can't be stopped are gone.
             let _ = self.switch(false);
             if let Some(calls) = &self.calls {
                 let _ = calls.switch(false);
@@ -584,8 +592,8 @@ impl Live for Counting {
 mod tests {
     use super::*;
 
-    /// Check that what was enabled on two CPUs, and counted half of the time on each, was counted all the
-    /// time.
+    /// Check that an event that was enabled on two CPUs, and counted half of the time on each, was
+    /// counted all the time.
     #[test]
     fn enabled_once() {
         let part = |running_ns| Count { value: 1, enabled_ns: 100, running_ns };

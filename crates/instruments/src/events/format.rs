@@ -1,22 +1,22 @@
-//! What records of tracepoints have, as tracefs describes it.
+//! Fields of tracepoints' records, as tracefs describes them.
 
 /// A field of a tracepoint's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// Its name.
+    /// Its name, without the brackets of an array.
     pub(crate) name: String,
     /// Where it begins.
     pub(crate) at: u32,
-    /// Its length.
+    /// Its length in the record itself.
     pub(crate) bytes: u32,
-    /// Whether it only says where in the record its text or array is, and how long that is.
+    /// Whether it only has the place and length of its text or array, elsewhere in the record.
     pub(crate) elsewhere: bool,
 }
 
 /// Before the type of what is elsewhere in a record (include/trace/stages/stage2_data_offsets.h).
 const ELSEWHERE: &[&str] = &["__data_loc ", "__rel_loc "];
 
-/// The fields of a tracepoint's record, without those that all have (Documentation/trace/events.rst).
+/// The fields of a tracepoint's record, without the common ones (Documentation/trace/events.rst).
 pub(crate) fn fields(format: &str) -> Vec<Field> {
     let field = |line: &str| {
         let mut parts = line.trim().split(';').map(str::trim);
@@ -38,7 +38,7 @@ pub(crate) fn fields(format: &str) -> Vec<Field> {
     format.lines().filter_map(field).collect()
 }
 
-/// An example.
+/// A tracepoint's format, as tracefs has it.
 #[cfg(test)]
 pub(crate) const FORMAT: &str = "name: block_rq_issue\nID: 1247\nformat:\n\
     \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -55,7 +55,7 @@ pub(crate) const FORMAT: &str = "name: block_rq_issue\nID: 1247\nformat:\n\
 mod tests {
     use super::*;
 
-    /// Check that fields are found where they are, and those that all records have left out.
+    /// Check that fields are found with their places, and common ones left out.
     #[test]
     fn records() {
         let found = fields(FORMAT);

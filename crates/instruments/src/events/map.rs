@@ -1,15 +1,15 @@
-//! Every event that plumb knows, tried.
+//! Tries every event that plumb knows.
 
-use netplumb_model::events::{Asked, EVENTS, Event};
+use netplumb_model::events::{EVENTS, Event, EventRequest};
 use netplumb_sys::perf::count::{Counter, Target};
 
 use super::reasons;
 use super::resolve::{Tracepoints, one};
 
-/// What became of an event.
+/// Whether an event can be counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The event.
+pub struct EventSupport {
+    /// As in the table of events that plumb knows.
     pub event: &'static Event,
     /// Where it can be counted, or why it can't.
     pub counted: Result<Extent, String>,
@@ -18,11 +18,11 @@ pub struct Found {
 /// Whose events can be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Those of all tasks and CPUs.
+    /// Events of all tasks and CPUs.
     All,
-    /// Those of this user's own programs, the kernel's part included.
+    /// Events of this user's own programs, in user mode and in the kernel.
     Own,
-    /// Only what this user's own programs do in user mode.
+    /// Events of this user's own programs, in user mode only.
     UserMode,
 }
 
@@ -38,14 +38,15 @@ impl Extent {
 }
 
 /// Try every declared event: open and close it.
-pub fn map() -> Vec<Found> {
+pub fn map() -> Vec<EventSupport> {
     let mut tracepoints = Tracepoints::new();
-    let found = |event: &'static Event| Found { event, counted: attempt(event, &mut tracepoints) };
+    let found =
+        |event: &'static Event| EventSupport { event, counted: attempt(event, &mut tracepoints) };
     EVENTS.iter().map(found).collect()
 }
 
 fn attempt(event: &'static Event, tracepoints: &mut Tracepoints) -> Result<Extent, String> {
-    let asked = Asked::parse(event.name).map_err(|error| error.to_string())?;
+    let asked = EventRequest::parse(event.name).map_err(|error| error.to_string())?;
     let mut found = one(event.name, asked, tracepoints).map_err(super::resolve::Refusal::why)?;
     let Some(mut what) = found.pop() else {
         return Err("no such event".into());
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     /// Check that every event is tried once, that page faults of own programs can be counted, and that
-    /// what can't be has a reason.
+    /// an event that can't be counted has a reason.
     #[test]
     fn all_are_tried() {
         let all = map();

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use netplumb_kernel::kallsyms::SymbolTable;
-use netplumb_model::events::{Asked, Source, nearest};
+use netplumb_model::events::{EventRequest, Source, nearest};
 use netplumb_sys::guest;
 
 use crate::capability::lockdown;
@@ -13,10 +13,10 @@ use crate::capability::lockdown;
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const SOURCES: &str = "/sys/bus/event_source/devices";
 
-/// With these the kernel refuses a probe in a function that it does not have, or can't probe.
+/// Errors for a probe in a function that the kernel lacks, or can't probe.
 const NO_FUNCTION: [i32; 3] = [libc::ENOENT, libc::EINVAL, libc::EADDRNOTAVAIL];
 
-/// That the list of tracepoints can't be read.
+/// The reason if the list of tracepoints can't be read.
 pub(super) fn no_tracefs(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "tracefs can't be read by this user: run as root".into(),
@@ -27,25 +27,27 @@ pub(super) fn no_tracefs(error: &io::Error) -> String {
 }
 
 /// Why an event could not be opened.
-pub(crate) fn refused(asked: &Asked, error: &io::Error) -> String {
+pub(crate) fn refused(asked: &EventRequest, error: &io::Error) -> String {
     let code = error.raw_os_error().unwrap_or_default();
     match (asked, code) {
         (_, libc::EMFILE | libc::ENFILE) => {
             "too many events for the limit of open files: count fewer, or raise it (ulimit -n)"
                 .into()
         }
-        (Asked::Kernel { .. }, libc::EPERM | libc::EACCES) => match locked_down() {
+        (EventRequest::Kernel { .. }, libc::EPERM | libc::EACCES) => match locked_down() {
             Some(mode) => {
                 format!("kernel lockdown ({mode}) forbids kprobes: boot without lockdown")
             }
             None => not_permitted(),
         },
-        (Asked::Kernel { function, .. }, code) if NO_FUNCTION.contains(&code) => {
+        (EventRequest::Kernel { function, .. }, code) if NO_FUNCTION.contains(&code) => {
             no_function(function)
         }
         (_, libc::EPERM | libc::EACCES) => not_permitted(),
-        (Asked::Counter(event, _), _) if event.source.is_hardware() => no_counter(event.source),
-        (Asked::Raw(..), _) => no_counter(Source::Hardware(0)),
+        (EventRequest::Counter(event, _), _) if event.source.is_hardware() => {
+            no_counter(event.source)
+        }
+        (EventRequest::Raw(..), _) => no_counter(Source::Hardware(0)),
         _ => format!("the kernel refuses it: {error}"),
     }
 }
@@ -63,7 +65,7 @@ fn not_permitted() -> String {
     format!("not permitted{setting}: run as root, or with CAP_PERFMON")
 }
 
-/// That a CPU has no counter for something.
+/// The reason if a CPU has no counter for something.
 fn no_counter(source: Source) -> String {
     let devices = fs::read_dir(SOURCES).into_iter().flatten().flatten();
     let has_cpu = devices.into_iter().any(|device| {
@@ -77,7 +79,7 @@ fn no_counter(source: Source) -> String {
     }
 }
 
-/// That there are no counters, here or in a guest of ours, whose CPU nobody can give any.
+/// The reason if there are no counters, here or in a guest of ours, whose CPU can't have any.
 fn no_pmu(own_guest: bool) -> &'static str {
     match own_guest {
         true => "guests have no counters (PMU); their instructions are counted by `exact`",
@@ -87,22 +89,22 @@ fn no_pmu(own_guest: bool) -> &'static str {
     }
 }
 
-/// Whether an event was refused with this error since it is of a function that the kernel does not have.
-pub(crate) fn is_unknown(asked: &Asked, error: &io::Error) -> bool {
-    let Asked::Kernel { function, .. } = asked else {
+/// Whether an event was refused with this error since the kernel lacks the function.
+pub(crate) fn is_unknown(asked: &EventRequest, error: &io::Error) -> bool {
+    let EventRequest::Kernel { function, .. } = asked else {
         return false;
     };
     let code = error.raw_os_error().unwrap_or_default();
     NO_FUNCTION.contains(&code) && is_missing(function)
 }
 
-/// Whether the kernel does not have a function.
+/// Whether the kernel lacks a function.
 fn is_missing(function: &str) -> bool {
     let symbols = symbols();
     !symbols.symbols().is_empty() && symbols.by_name(function).is_empty()
 }
 
-/// What is wrong with the name of a function that the kernel does not have.
+/// The reason if the kernel lacks the function; none if it has it.
 pub(super) fn missing(function: &str) -> Option<String> {
     is_missing(function).then(|| no_function(function))
 }
@@ -112,7 +114,7 @@ fn symbols() -> SymbolTable {
     SymbolTable::parse(&text).unwrap_or_default()
 }
 
-/// That a function of the kernel can't be probed.
+/// The reason if a function of the kernel can't be probed.
 fn no_function(function: &str) -> String {
     let blacklist = fs::read_to_string("/sys/kernel/debug/kprobes/blacklist").unwrap_or_default();
     let is_it = |line: &str| line.split('\t').nth(1).is_some_and(|name| name == function);
@@ -140,23 +142,26 @@ mod tests {
 
     use super::*;
 
-    /// Check that each way to be refused names its remedy.
+    /// Check that each refusal names its remedy.
     #[test]
     fn remedies() {
-        let of = |asked: &Asked, code| refused(asked, &io::Error::from_raw_os_error(code));
-        let counter = |name| Asked::Counter(find(name).unwrap(), Mode::All);
+        let of = |asked: &EventRequest, code| refused(asked, &io::Error::from_raw_os_error(code));
+        let counter = |name| EventRequest::Counter(find(name).unwrap(), Mode::All);
         assert!(of(&counter("page-faults"), libc::EACCES).contains("CAP_PERFMON"));
         assert!(of(&counter("page-faults"), libc::EMFILE).contains("ulimit -n"));
         let text = of(&counter("cycles"), libc::ENOENT);
         assert!(text.contains("PMU") || text.contains("CPU"), "{text}");
-        // What a user can do about it is not the same in a guest of ours.
+        // In a guest of ours, the remedy is another.
         assert!(no_pmu(false).contains("pmu=on"));
         assert!(no_pmu(true).contains("`exact`") && !no_pmu(true).contains("pmu=on"));
-        let kernel =
-            Asked::Kernel { function: "tcp_sendmsgg".into(), returns: false, trampoline: false };
+        let kernel = EventRequest::Kernel {
+            function: "tcp_sendmsgg".into(),
+            returns: false,
+            trampoline: false,
+        };
         let text = of(&kernel, libc::ENOENT);
         assert!(text.contains("no such function"), "{text}");
-        let kernel = Asked::Kernel {
+        let kernel = EventRequest::Kernel {
             function: "no_function_has_a_name_like_this".into(),
             returns: false,
             trampoline: false,

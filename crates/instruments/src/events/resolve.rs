@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use libbpf_sys as sys;
-use netplumb_model::events::{Asked, Mode, NameError, Source, is_time, nearest};
+use netplumb_model::events::{EventRequest, Mode, NameError, Source, is_time, nearest};
 use netplumb_model::text::matches;
 
 use super::{reasons, uprobe};
@@ -17,19 +17,18 @@ use crate::live::LiveError;
 
 /// Events that are counted at once: each takes a descriptor for each CPU or thread.
 const MOST: usize = 1_000;
-/// Where sysfs says how to ask perf for probes.
+/// Where sysfs describes perf's sources of events, probes included.
 const SOURCES: &str = "/sys/bus/event_source/devices";
 
-/// An event that may be opened.
+/// An event that can be opened.
 pub(crate) struct Resolved {
-    /// Its name.
     pub(crate) name: String,
     /// Whether it is a time.
     pub(super) is_time: bool,
     /// Whether the CPU counts it: with more events than counters, some are not counted all the time.
     pub(super) is_hardware: bool,
-    /// What it is, for why it can't be opened.
-    pub(crate) asked: Asked,
+    /// The request, for the reason why it can't be opened.
+    pub(crate) asked: EventRequest,
     attr: sys::perf_event_attr,
     /// What the attributes point to.
     text: Option<CString>,
@@ -45,7 +44,7 @@ impl fmt::Debug for Resolved {
 }
 
 impl Resolved {
-    /// The attributes to open it with; they are good as long as this lives.
+    /// The attributes to open it with, valid as long as this lives.
     pub(crate) fn attr(&self) -> sys::perf_event_attr {
         let mut attr = self.attr;
         if let Some(text) = &self.text {
@@ -54,8 +53,8 @@ impl Resolved {
         attr
     }
 
-    /// One that perf can't open: a function that a program is attached to by itself.
-    pub(crate) fn named(name: &str, asked: Asked) -> Resolved {
+    /// An event that perf can't open: a function with a trampoline.
+    pub(crate) fn named(name: &str, asked: EventRequest) -> Resolved {
         Resolved {
             name: name.into(),
             is_time: false,
@@ -67,28 +66,33 @@ impl Resolved {
     }
 
     /// Whether it is a probe in a function. No thread may have it with what it starts: the kernel
-    /// reads the name of the function again in whoever starts something
+    /// reads the name of the function again in the process that starts something
     /// (`perf_uprobe_event_init()` in kernel/events/core.c), where it is not, and refuses to fork.
     pub(super) fn is_probe(&self) -> bool {
-        matches!(self.asked, Asked::Kernel { .. } | Asked::User { .. })
+        matches!(self.asked, EventRequest::Kernel { .. } | EventRequest::User { .. })
     }
 
     /// Whether it is a tracepoint.
     pub(super) fn is_tracepoint(&self) -> bool {
-        matches!(self.asked, Asked::Tracepoint(..))
+        matches!(self.asked, EventRequest::Tracepoint(..))
     }
 
     /// The function of the kernel, if a trampoline is asked for, and whether its returns are.
     pub(super) fn trampoline(&self) -> Option<(&str, bool)> {
         match &self.asked {
-            Asked::Kernel { function, returns, trampoline: true } => Some((function, *returns)),
+            EventRequest::Kernel { function, returns, trampoline: true } => {
+                Some((function, *returns))
+            }
             _ => None,
         }
     }
 
-    /// Only what programs do, which every user may count.
+    /// Restrict it to user mode, which every user may count; returns whether that is possible.
     pub(super) fn user_only(&mut self) -> bool {
-        let can = matches!(&self.asked, Asked::Counter(_, Mode::All) | Asked::Raw(_, Mode::All));
+        let can = matches!(
+            &self.asked,
+            EventRequest::Counter(_, Mode::All) | EventRequest::Raw(_, Mode::All)
+        );
         if can {
             self.attr.set_exclude_kernel(1);
             self.attr.set_exclude_hv(1);
@@ -138,13 +142,13 @@ impl Tracepoints {
         Ok(self.all.as_deref().unwrap_or_default())
     }
 
-    /// What a record of it has, as tracefs describes it.
+    /// Its format file in tracefs: the fields of its record.
     pub(crate) fn format(&self, subsystem: &str, name: &str) -> Result<String, String> {
         let file = self.folder()?.join(subsystem).join(name).join("format");
         fs::read_to_string(&file).map_err(|error| reasons::no_tracefs(&error))
     }
 
-    /// Its number.
+    /// A tracepoint's number for perf; none if it is not there.
     fn id(&self, subsystem: &str, name: &str) -> Result<Option<u64>, String> {
         let file = self.folder()?.join(subsystem).join(name).join("id");
         match fs::read_to_string(&file) {
@@ -160,7 +164,7 @@ impl Tracepoints {
 pub(super) struct Names {
     pub(super) found: Vec<Resolved>,
     pub(super) refused: BTreeMap<String, String>,
-    /// Whether all that was refused is not known at all.
+    /// Whether all refused names are unknown.
     pub(super) all_unknown: bool,
 }
 
@@ -172,7 +176,7 @@ pub(super) fn names(asked: &[String]) -> Result<Names, LiveError> {
     let mut tracepoints = Tracepoints::new();
     let mut names = Names { all_unknown: true, ..Names::default() };
     for name in asked {
-        let resolved = match Asked::parse(name) {
+        let resolved = match EventRequest::parse(name) {
             Ok(asked) => one(name, asked, &mut tracepoints),
             Err(NameError::Unknown { name, meant }) => Err(Refusal::unknown(match meant {
                 Some(meant) => format!("no such event; did you mean `{meant}`?"),
@@ -203,10 +207,10 @@ pub(super) fn names(asked: &[String]) -> Result<Names, LiveError> {
     Ok(names)
 }
 
-/// Why a name stands for nothing.
+/// Why a name has no event.
 pub(crate) struct Refusal {
     why: String,
-    /// Whether there is no such thing, so that the name is wrong.
+    /// Whether the name is wrong: nothing has it.
     pub(crate) unknown: bool,
 }
 
@@ -219,13 +223,13 @@ impl Refusal {
         Refusal { why, unknown: false }
     }
 
-    /// The reason.
+    /// Why the event can't be counted, in words for the user.
     pub(crate) fn why(self) -> String {
         self.why
     }
 }
 
-/// Why a name without a subsystem is no event, with the nearest tracepoint.
+/// Why a name without a subsystem is not an event, with the nearest tracepoint.
 fn unknown_tracepoint(name: &str, tracepoints: &mut Tracepoints) -> String {
     let all = tracepoints.all().unwrap_or_default();
     match nearest(name, all.iter().map(String::as_str)) {
@@ -234,8 +238,8 @@ fn unknown_tracepoint(name: &str, tracepoints: &mut Tracepoints) -> String {
     }
 }
 
-/// Why a name or a pattern with a subsystem is no tracepoint, with what was probably meant: another one, or the
-/// same of another subsystem.
+/// Why a name or a pattern with a subsystem is not a tracepoint, with what was probably meant: another one, or
+/// the same of another subsystem.
 fn no_tracepoint(name: &str, all: &[String]) -> String {
     let (subsystem, of) = name.split_once(':').unwrap_or((name, "*"));
     let subsystems: BTreeSet<&str> = (all.iter())
@@ -265,7 +269,7 @@ fn no_tracepoint(name: &str, all: &[String]) -> String {
 /// The events of a name.
 pub(crate) fn one(
     name: &str,
-    asked: Asked,
+    asked: EventRequest,
     tracepoints: &mut Tracepoints,
 ) -> Result<Vec<Resolved>, Refusal> {
     let base =
@@ -279,7 +283,7 @@ pub(crate) fn one(
         text,
     };
     match &asked {
-        Asked::Counter(event, mode) => {
+        EventRequest::Counter(event, mode) => {
             let (type_, config) = match event.source {
                 Source::Software(config) => (sys::PERF_TYPE_SOFTWARE, config),
                 Source::Hardware(config) => (sys::PERF_TYPE_HARDWARE, config),
@@ -291,12 +295,12 @@ pub(crate) fn one(
             let (hardware, time) = (event.source.is_hardware(), event.source.is_time());
             Ok(vec![alone(attr, None, hardware, time)])
         }
-        Asked::Raw(config, mode) => {
+        EventRequest::Raw(config, mode) => {
             let mut attr = base(sys::PERF_TYPE_RAW, *config);
             limit(&mut attr, *mode);
             Ok(vec![alone(attr, None, true, false)])
         }
-        Asked::Tracepoint(subsystem, of) => {
+        EventRequest::Tracepoint(subsystem, of) => {
             let is_pattern = |word: &str| word.contains(['*', '?']);
             let wanted: Vec<String> = match is_pattern(subsystem) || is_pattern(of) {
                 false => vec![name.into()],
@@ -326,15 +330,15 @@ pub(crate) fn one(
             }
             Ok(found)
         }
-        Asked::Kernel { function, returns, .. } => {
-            // The name may be wrong as well.
+        EventRequest::Kernel { function, returns, .. } => {
+            // The name may be wrong, too.
             let (type_, config) = probe("kprobe", *returns).map_err(|why| {
                 reasons::missing(function).map_or_else(|| Refusal::known(why), Refusal::unknown)
             })?;
             let text = CString::new(function.as_str()).ok();
             Ok(vec![alone(base(type_, config), text, false, false)])
         }
-        Asked::User { file, function, returns } => {
+        EventRequest::User { file, function, returns } => {
             let (type_, config) = probe("uprobe", *returns).map_err(Refusal::known)?;
             let offset = uprobe::offset(Path::new(file), function).map_err(Refusal::unknown)?;
             let mut attr = base(type_, config);
@@ -376,7 +380,7 @@ fn probe(kind: &str, returns: bool) -> Result<(u32, u64), String> {
 mod tests {
     use super::*;
 
-    /// Check that a tracepoint that is not there offers the nearest one, the same of the nearest subsystem, or
+    /// Check that for a missing tracepoint the nearest one is offered, the same in the nearest subsystem, or
     /// where to look.
     #[test]
     fn nearest_tracepoints() {

@@ -4,7 +4,7 @@
  *
  * Whatever a CPU's counters have gone on by when it switches tasks, they have in
  * the task that it switches from, interrupts on top of that included. So any
- * event can be told apart by task that can be counted on a CPU, and no counter
+ * event can be counted by task that can be counted on a CPU, and no counter
  * has to be opened for a task, which may be gone before that.
  */
 #include <linux/bpf.h>

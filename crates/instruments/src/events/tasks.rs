@@ -1,4 +1,4 @@
-//! Events by task (events/tasks.bpf.c): as a CPU switches tasks, what its counters have gone on by is
+//! Events by task (events/tasks.bpf.c): as a CPU switches tasks, the increase of its counters is
 //! charged to the task that it switches from.
 
 use std::collections::BTreeMap;
@@ -31,13 +31,13 @@ mod made {
 
 /// Events that are counted at once, at most.
 pub(super) const MOST: usize = made::EVENTS;
-/// From so many sums on, those are dropped whose tasks did nothing in a window.
+/// From this number of sums on, sums of tasks that did nothing in a window are dropped.
 const MANY: usize = made::SUMS / 2;
 
 /// The attached programs.
 pub(super) struct Tasks {
     cpus: Vec<u32>,
-    /// What sums were as they were read last.
+    /// Sums at the last reading.
     before: BTreeMap<Vec<u8>, u64>,
     lost: Vec<u64>,
     events: MapHandle,
@@ -58,12 +58,12 @@ impl std::fmt::Debug for Tasks {
 pub(super) struct ByTask {
     /// By process and name.
     pub(super) tasks: BTreeMap<(u32, String), u64>,
-    /// What there was no room for.
+    /// Counts that there was no room for.
     pub(super) lost: u64,
 }
 
 impl Tasks {
-    /// Attach, to these counters: of each event those of CPUs.
+    /// Attach to these counters: for each event, one per CPU.
     pub(super) fn attach(cpus: &[u32], counters: &[Vec<(u32, RawFd)>]) -> Result<Tasks, LiveError> {
         let failed = || LiveError::programs(INSTRUMENT);
         let possible =
@@ -143,7 +143,7 @@ impl Tasks {
             let value = u64::from_ne_bytes(value);
             let more = value.saturating_sub(self.before.get(&bytes).copied().unwrap_or(0));
             if more == 0 && many {
-                // If it runs again, it begins anew.
+                // If the task runs again, its sum begins anew.
                 let _ = self.sums.delete(&bytes);
                 continue;
             }
@@ -173,13 +173,13 @@ impl ByTask {
     }
 }
 
-/// As a thread of a recording: that of a process, whatever its number.
+/// As a thread of a recording: all of a process's threads are one.
 pub(super) fn thread((tgid, name): &(u32, String)) -> Thread {
     Thread {
         pid: *tgid,
         tid: *tgid,
         name: match tgid {
-            // Of each CPU there is one of another name.
+            // Each CPU's has another name.
             0 => "[idle]".into(),
             _ => name.clone(),
         },

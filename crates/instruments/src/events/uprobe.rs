@@ -22,7 +22,7 @@ pub fn has_function(file: &Path, function: &str) -> bool {
     elf.is_ok_and(|elf| matches!(named(&elf, function)[..], [_]))
 }
 
-/// The functions of this name: that whose symbol it is, or those of C++ and Rust that are called so.
+/// The functions of this name: the one with this symbol, or C++ and Rust functions that demangle to it.
 fn named<'f>(elf: &'f object::File<'f>, function: &str) -> Vec<object::Symbol<'f, 'f>> {
     if let Some(symbol) = functions(elf).find(|symbol| symbol.name() == Ok(function)) {
         return vec![symbol];
@@ -61,14 +61,14 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
 /// The file offset of a function, for a probe.
 ///
 /// # Errors
-/// The file can't be read, or has no such function.
+/// The file can't be read, or lacks the function.
 pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
     let shown = file.display();
     let bytes = read(file)?;
     let elf = object::File::parse(&*bytes).map_err(|_| format!("{shown} is no ELF file"))?;
     if let Some(digits) = function.strip_prefix("0x") {
         let offset = u64::from_str_radix(digits, 16).ok();
-        // The kernel takes a probe anywhere, and never comes to one where no code is.
+        // The kernel takes a probe anywhere, but never reaches one outside of code.
         return match offset.filter(|offset| code_at(&bytes, *offset)) {
             Some(offset) => Ok(offset),
             None => Err(format!("{shown} has no code at offset {function}")),
@@ -89,7 +89,7 @@ pub(super) fn offset(file: &Path, function: &str) -> Result<u64, String> {
     within.ok_or_else(|| format!("{shown}: function `{function}` is in no segment"))
 }
 
-/// Which of several functions are called so.
+/// The error for a name that several functions have.
 fn ambiguous(file: &Path, several: &[object::Symbol<'_, '_>], function: &str) -> String {
     const SHOWN: usize = 4;
     let names = several.iter().filter_map(|symbol| symbol.name().ok());
@@ -106,7 +106,7 @@ fn ambiguous(file: &Path, several: &[object::Symbol<'_, '_>], function: &str) ->
     )
 }
 
-/// Why a file has no such function.
+/// Why a file lacks the function.
 fn missing(file: &Path, bytes: &[u8], elf: &object::File<'_>, function: &str) -> String {
     let shown = file.display();
     if functions(elf).next().is_none() {
@@ -139,7 +139,7 @@ mod tests {
         { __asm__ volatile(\"\" : \"+r\"(n)); return n * 3; }
         int main(int argc, char **argv) { return inlined_away(argc); }";
 
-    /// Check that functions of Rust are found as one writes them, and that a name of several asks for more.
+    /// Check that Rust functions are found by their source names, and that an ambiguous name is refused.
     #[test]
     fn of_a_program_of_rust() {
         const SOURCE: &str = "
@@ -162,8 +162,8 @@ mod tests {
         assert!(offset(&own, "other::area").is_ok());
     }
 
-    /// Check that functions of a program are found, and that others offer the nearest, or say why there
-    /// is none.
+    /// Check that functions of a program are found, and that for others the nearest is offered, or the
+    /// reason why there is none.
     #[test]
     fn of_a_program() {
         let place = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ mod tests {
         assert!(error.contains("inlined"), "{error}");
         let error = offset(&own, "inlined_away").unwrap_err();
         assert!(error.contains("it was inlined into main"), "{error}");
-        // What is not executed is never come to: the file's header.
+        // The file's header is never executed.
         let of_main = offset(&own, "main").unwrap();
         assert_eq!(offset(&own, &format!("{of_main:#x}")), Ok(of_main));
         let error = offset(&own, "0x1").unwrap_err();

@@ -1,4 +1,4 @@
-//! From blocks that ran to costs of functions.
+//! Turns executed blocks into costs of functions.
 
 use std::mem;
 
@@ -7,7 +7,8 @@ use netplumb_kernel::path_rules::{PathRules, Role};
 use netplumb_model::class::Direction;
 use rustc_hash::FxHashMap;
 
-use self::trace::Registers;
+use self::cut::Cut;
+use self::registers::Registers;
 use super::block::Block;
 use super::frame::Flow;
 use super::sample::{Sampler, Sampling};
@@ -16,78 +17,27 @@ use super::stack::{Task, stack_id};
 use super::stream::{Kind, Mark, Record, StackPointer};
 use super::trace::{Tracer, Tracing};
 use super::tree::{Symbol, Tree, UNKNOWN};
-use super::user::{Birth, Maker, Part, User, UserSymbol};
+use super::user::{Birth, Maker, ThreadRole, User, UserSymbol};
 use super::window::{OpenWindow, Window};
 use crate::image::{Images, Page};
-use instructions::Cut;
 
 mod charge;
+mod cut;
 mod goroutines;
 mod instructions;
+mod losses;
+mod registers;
 mod stack;
 mod trace;
 mod user;
 
 pub use instructions::RanInsn;
+pub use losses::Losses;
 
-/// Deeper than any kernel stack of 16 KiB can be.
+/// Deeper than any 16 KiB kernel stack.
 const MAX_DEPTH: usize = 4096;
 
-/// What could not be followed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// Returns that matched no call that we saw.
-    pub unmatched_returns: u64,
-    /// Calls without a return address in the stream.
-    pub calls_without_address: u64,
-    /// Stack addresses outside of the kernel's half.
-    pub bad_addresses: u64,
-    /// Instructions in code that no symbol covers.
-    pub insns_without_symbol: u64,
-    /// Stacks deeper than any kernel's, given up.
-    pub stacks_given_up: u64,
-    /// Calls whose way was too long or too rare to be kept: they are shown below
-    /// the root of their thread.
-    pub ways_cut: u64,
-    /// User instructions in code that is in none of the files.
-    pub insns_without_file: u64,
-    /// User instructions in code that several files have, of which one was taken.
-    pub insns_of_equal_files: u64,
-    /// Switches of user code to another stack in the middle of a function, as coroutines do.
-    pub stack_switches: u64,
-    /// Windows that were open when the stream ended.
-    pub windows_cut: u64,
-    /// Where samples are drawn: `popf` of which it is not known what it did.
-    pub unknown_flags: u64,
-    /// Where arguments are read: QEMU does not export what is necessary, or what was read was never seen
-    /// to be right.
-    pub no_registers: bool,
-    /// Where arguments are read: calls of which they could not be checked before any could.
-    pub unchecked_arguments: u64,
-}
-
-impl Losses {
-    /// Those since an earlier count of the same stream.
-    pub fn since(&self, before: &Losses) -> Losses {
-        Losses {
-            unmatched_returns: self.unmatched_returns - before.unmatched_returns,
-            calls_without_address: self.calls_without_address - before.calls_without_address,
-            bad_addresses: self.bad_addresses - before.bad_addresses,
-            insns_without_symbol: self.insns_without_symbol - before.insns_without_symbol,
-            stacks_given_up: self.stacks_given_up - before.stacks_given_up,
-            ways_cut: self.ways_cut - before.ways_cut,
-            insns_without_file: self.insns_without_file - before.insns_without_file,
-            insns_of_equal_files: self.insns_of_equal_files - before.insns_of_equal_files,
-            stack_switches: self.stack_switches - before.stack_switches,
-            windows_cut: self.windows_cut - before.windows_cut,
-            unknown_flags: self.unknown_flags - before.unknown_flags,
-            no_registers: self.no_registers,
-            unchecked_arguments: self.unchecked_arguments - before.unchecked_arguments,
-        }
-    }
-}
-
-/// A block of which it is not known yet whether it ran to its end.
+/// A block that may not have run to its end, which is not known yet.
 #[derive(Debug, Clone, Copy)]
 struct Running {
     id: u32,
@@ -99,13 +49,14 @@ struct Running {
     stack: Option<StackPointer>,
 }
 
-/// Takes records, gives windows.
+/// Takes records, and returns windows.
 #[derive(Debug)]
 pub struct Accountant<'a> {
     symbols: &'a SymbolTable,
     rules: &'a PathRules,
     roles: Vec<Role>,
-    blocks: Vec<Option<Block>>,
+    /// By their numbers. One that runs is out of it.
+    blocks: Vec<Option<Box<Block>>>,
     tree: Tree,
     current: Task,
     others: FxHashMap<u64, Task>,
@@ -118,13 +69,13 @@ pub struct Accountant<'a> {
     /// Number of the open window, or of the next; frames remember it.
     window_number: u32,
     losses: Losses,
-    /// Blocks that ran less or more far than they are long.
+    /// Blocks that ran shorter or longer than they are.
     cut: Cut,
     /// The last block ended in a call or return without an address.
     unaddressed: bool,
     /// Where a command is measured.
     user: Option<Box<User>>,
-    /// Where every program's system calls are the workload's: what they do.
+    /// The direction of the workload, where every program's system calls belong to it.
     serving: Option<Direction>,
     /// Where samples are drawn.
     sampler: Option<Box<Sampler>>,
@@ -139,7 +90,7 @@ impl<'a> Accountant<'a> {
     pub fn new(symbols: &'a SymbolTable, rules: &'a PathRules) -> Self {
         let roles = symbols.symbols().iter().map(|s| rules.role(&s.name));
         let mut roles: Vec<Role> = roles.collect();
-        // Without such a wire, transfers are completed in the softirq that polls.
+        // Without this wire, the polling softirq completes transfers.
         if !roles.iter().any(|role| role.wire) {
             for role in &mut roles {
                 role.polls = false;
@@ -178,8 +129,8 @@ impl<'a> Accountant<'a> {
         self
     }
 
-    /// The same, where a program without markers does the work, as a web server does: what the kernel does for any
-    /// program is the workload's, of this direction. Other tasks are the kernel's own.
+    /// The same, for a program without markers, such as a web server: what the kernel does for any program belongs
+    /// to the workload, in this direction. Other tasks are the kernel's own.
     #[must_use]
     pub fn serving(self, serving: Option<Direction>) -> Self {
         Accountant { serving, ..self }
@@ -192,8 +143,8 @@ impl<'a> Accountant<'a> {
         self
     }
 
-    /// An accountant for a command whose code is in these files: user code counts,
-    /// and everything in the window is the run's.
+    /// An accountant for a command whose code is in these files: user code counts, and
+    /// everything in the window belongs to the run.
     pub fn of_command(symbols: &'a SymbolTable, rules: &'a PathRules, images: Images) -> Self {
         Accountant { user: Some(Box::new(User::new(images))), ..Accountant::new(symbols, rules) }
     }
@@ -228,7 +179,7 @@ impl<'a> Accountant<'a> {
                     self.blocks.resize(index + 1, None);
                 }
                 let block = Block::new(self.symbols, address, kind, (&sizes, &code), changes);
-                self.blocks[index] = Some(block);
+                self.blocks[index] = Some(Box::new(block));
             }
             Record::UserBlock { id, address, kind, sizes, code, page, frame } => {
                 let Some(user) = &mut self.user else {
@@ -240,7 +191,8 @@ impl<'a> Accountant<'a> {
                 }
                 let text = (&*sizes, &*code);
                 let page = Page { hash: page, frame };
-                self.blocks[index] = Some(Block::of_user(user, address, kind, text, page));
+                let block = Block::of_user(user, address, kind, text, page);
+                self.blocks[index] = Some(Box::new(block));
             }
             Record::Store(address) => self.store(address),
             Record::Exec(id) => {
@@ -304,7 +256,7 @@ impl<'a> Accountant<'a> {
     }
 
     fn mark(&mut self, mark: Mark, user_insns: u64) -> Option<Window> {
-        // In a command's run others execute markers too.
+        // In a command's run, other programs execute markers, too.
         self.current.workload |= self.user.is_none() || mark == Mark::RunBegin;
         match mark {
             Mark::Arm => {}
@@ -344,7 +296,7 @@ impl<'a> Accountant<'a> {
         None
     }
 
-    /// Account for the block that ran last, now that it is known how far.
+    /// Account for the last block, now that the instructions that ran are known.
     fn settle(&mut self) {
         self.settle_block();
         self.registers.clear();
@@ -392,14 +344,14 @@ impl<'a> Accountant<'a> {
             }
             let flow = if n == 0 { self.flow } else { Flow::Sequential };
             if mem::take(&mut self.unaddressed) {
-                // It did not get so far if a fault follows: `rep` before it counts
-                // more than once, and may have made up for the rest.
+                // It stopped earlier if a fault follows: `rep` before it counts more
+                // than once, and may have made up for the rest.
                 let role = self.role(segment.symbol);
                 self.losses.calls_without_address += u64::from(!(role.entry || role.interrupt));
             }
             self.registers.at(n, segment.at_entry);
             let entered = self.arrive(flow, segment, block.start);
-            // A block may count more than it is long, if `rep` repeats in it.
+            // A block may count more than its length if `rep` repeats in it.
             let last = n + 1 == block.segments.len();
             let insns = if last { left } else { left.min(segment.insns) };
             left -= insns;

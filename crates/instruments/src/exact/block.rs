@@ -17,7 +17,7 @@ pub(super) struct Segment {
     pub(super) at_entry: bool,
 }
 
-/// A block.
+/// A block of the stream, with the functions that its instructions are in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) segments: Vec<Segment>,
@@ -33,15 +33,14 @@ pub(super) struct Block {
     pub(super) user: bool,
     /// ... that is in none of the files.
     pub(super) nowhere: bool,
-    /// ... or as well in another one than it is said to be in.
+    /// ... or in another one than was assumed, too.
     pub(super) guessed: bool,
     /// The image whose program begins here.
     pub(super) starts: Option<u32>,
     /// Whole runs of it in all windows.
     pub(super) runs: u64,
-    /// Its instructions.
     pub(super) text: Box<Text>,
-    /// Of user code that is in a file.
+    /// None for the kernel's code, and for code in no file.
     pub(super) code: Option<Box<Code>>,
 }
 
@@ -143,8 +142,8 @@ impl Block {
         Block { changes: changes.into(), ..Block::cut(address, kind, text, find) }
     }
 
-    /// Cut at the borders of functions, which `find` tells by an address: symbol,
-    /// start and end. The text is the sizes of instructions, and their code.
+    /// Cut at the borders of functions, which `find` looks up by address: symbol, start
+    /// and end. The text is the sizes of instructions, and their code.
     fn cut(
         address: u64,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! A function on a stack that has not returned: how control came there, and what is known of
+//! A function on a stack that has not returned: how it was entered, and the properties of
 //! all code in it.
 //!
 //! A frame is known by the stack address that its call stored the return address
@@ -11,7 +11,7 @@ use netplumb_model::recording::NodeId;
 use super::interrupts::Before;
 use super::tree::Symbol;
 
-/// How control came to where it is.
+/// How control arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     /// On from the block before, or by a jump.
@@ -26,7 +26,7 @@ pub(super) enum Flow {
     User,
 }
 
-/// Why a frame is there.
+/// How a frame was entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     /// Called; the return address lies at `sp`.
@@ -35,11 +35,11 @@ pub(super) enum Why {
     Jumped,
     /// The kernel was entered, and interrupted this flow, in which interrupts came or did not.
     Entered { interrupted: Flow, before: Before },
-    /// It was there before we looked.
+    /// It was there before the stream began.
     Found,
 }
 
-/// What is known of all code in a frame, and inherited by those above.
+/// Properties of all code in a frame, inherited by the frames above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag {
     /// None within a softirq run but outside of its vectors.
@@ -48,12 +48,12 @@ pub(super) struct Tag {
     pub(super) in_packet: bool,
     /// Within the completion of a transmission.
     pub(super) completion: bool,
-    /// Within the wire: no packet's work, whatever it is done in.
+    /// Within the wire: work for no packet, wherever it is done.
     pub(super) wire: bool,
 }
 
 /// The depth of the frame of `symbol` that the top one was jumped to from, directly or by way
-/// of others: that of a function which comes back from its cold part, say.
+/// of others: for example, a function that comes back from its cold part.
 pub(super) fn jumped_from<F>(
     frames: &[F],
     of: impl Fn(&F) -> (Symbol, Why),

@@ -1,12 +1,12 @@
 //! Whether the CPU accepts interrupts, by the instructions that run.
 //!
-//! The stream has no registers, and needs none: `cli` and `sti` say what they do, every gate of
-//! Linux on x86 clears the flag (arch/x86/kernel/idt.c has interrupt gates only), and so does
-//! `syscall` (MSR_SYSCALL_MASK); `iret` restores what was before the entry that it ends, and user
-//! code runs with interrupts on. So on arm64, where exceptions mask and `eret` restores (PSTATE.I); what
-//! `msr daif` does there, the stream says. `popf` restores what was before the `cli` that it undoes, the
-//! last one that is not undone: sections nest. Since Linux 5.12 it is rare, for
-//! local_irq_restore() is a test and `sti` (ab234a260b1f).
+//! The stream has no registers, and needs none: `cli` and `sti` are explicit, every gate of Linux on x86
+//! clears the flag (arch/x86/kernel/idt.c has interrupt gates only), and so does `syscall`
+//! (MSR_SYSCALL_MASK); `iret` restores what was before the entry that it ends, and user code runs with
+//! interrupts on. So on arm64, where exceptions mask and `eret` restores (PSTATE.I); the stream reports
+//! what `msr daif` does there. `popf` restores what was before the `cli` that it undoes, the last one
+//! that is not undone: sections nest. Since Linux 5.12 it is rare, for local_irq_restore() is a test and
+//! `sti` (ab234a260b1f).
 
 /// What an instruction does to the flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub enum Change {
     Restore,
 }
 
-/// Sections that are open at once; more are of code that never ends any.
+/// Sections that are open at once; more come from code that never ends any.
 const MAX_SECTIONS: usize = 64;
 
 impl Change {
     /// What an instruction does, if anything.
-    pub(super) fn of(code: &[u8]) -> Option<Change> {
+    pub(super) fn decode(code: &[u8]) -> Option<Change> {
         let (last, prefixes) = code.split_last()?;
         let change = match last {
             0xfa => Change::Off,
@@ -62,7 +62,7 @@ impl Interrupts {
         self.on
     }
 
-    /// Whether one that is pending comes before the next instruction.
+    /// Whether a pending interrupt comes before the next instruction.
     pub(super) fn come(&self) -> bool {
         self.on && !self.shadow
     }
@@ -72,12 +72,12 @@ impl Interrupts {
         self.shadow
     }
 
-    /// An instruction has run that does nothing to the flag.
+    /// An instruction has run that leaves the flag alone.
     pub(super) fn pass(&mut self) {
         self.shadow = false;
     }
 
-    /// One has run that does.
+    /// An instruction has run that changes the flag.
     pub(super) fn change(&mut self, change: Change) {
         self.shadow = false;
         match change {
@@ -89,7 +89,7 @@ impl Interrupts {
                 self.on = false;
             }
             Change::On => {
-                // There is no shadow where they were on (Intel SDM, STI).
+                // If they were on, there is no shadow (Intel SDM, STI).
                 self.shadow = !self.on;
                 self.on = true;
                 self.sections.clear();
@@ -101,7 +101,7 @@ impl Interrupts {
         }
     }
 
-    /// It is known what the flag is now.
+    /// The flag's value is known.
     pub(super) fn set(&mut self, on: bool) {
         self.shadow = false;
         self.on = on;
@@ -119,7 +119,7 @@ impl Interrupts {
         before
     }
 
-    /// It goes back to what it had interrupted; where that is not known, to code that could be.
+    /// The kernel goes back to what was interrupted; if that is not known, to code with interrupts on.
     pub(super) fn leave(&mut self, before: Option<Before>) {
         self.shadow = false;
         match before {
@@ -148,13 +148,13 @@ mod tests {
     /// the same byte are not taken for them.
     #[test]
     fn instructions() {
-        assert_eq!(Change::of(&[0xfa]), Some(Change::Off));
-        assert_eq!(Change::of(&[0xfb]), Some(Change::On));
-        assert_eq!(Change::of(&[0x9d]), Some(Change::Restore));
-        assert_eq!(Change::of(&[0x48, 0x9d]), Some(Change::Restore));
+        assert_eq!(Change::decode(&[0xfa]), Some(Change::Off));
+        assert_eq!(Change::decode(&[0xfb]), Some(Change::On));
+        assert_eq!(Change::decode(&[0x9d]), Some(Change::Restore));
+        assert_eq!(Change::decode(&[0x48, 0x9d]), Some(Change::Restore));
         // pushf, hlt, mov $0xfb,%al, sub $0x..fa,%rsp.
         for other in [&[0x9c][..], &[0xf4], &[0xb0, 0xfb], &[0x48, 0x83, 0xec, 0xfa], &[]] {
-            assert_eq!(Change::of(other), None, "{other:x?}");
+            assert_eq!(Change::decode(other), None, "{other:x?}");
         }
     }
 

@@ -3,7 +3,7 @@
 /// The shared object, compiled from plugins/qemu/exact.c.
 pub static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/exact.so"));
 
-/// The plugin's option that has arguments of all calls read, where symbols are not known yet.
+/// The plugin's option to read arguments at all calls, for when symbols are not known yet.
 pub const ALL_CALLS: &str = "calls=all";
 
 /// QEMU's arguments for the plugin in descriptor `plugin`, writing its stream to
@@ -17,7 +17,7 @@ pub fn qemu_args(plugin: i32, stream: i32, options: &[String]) -> Vec<String> {
     vec!["-plugin".into(), file]
 }
 
-/// If QEMU ended because it would not have the plugin: why, and what to do.
+/// If QEMU refused the plugin: why, and what to do.
 pub fn describe_refusal(stderr: &[String]) -> Option<String> {
     let said = |what: &str| stderr.iter().any(|line| line.contains(what));
     const OTHERWISE: &str = "use a distribution's QEMU (qemu-system-x86, qemu-system-arm), or name one with \
@@ -49,29 +49,29 @@ pub fn describe_refusal(stderr: &[String]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Check that QEMU's ways of saying no are told apart, and that other
-    /// failures are not taken for one.
+    /// Check that QEMU's refusals are distinguished, and that other failures are not
+    /// taken for one.
     #[test]
     fn refusals() {
-        let told = |line: &str| describe_refusal(&[line.to_string()]);
-        let version = told(
+        let refusal = |line: &str| describe_refusal(&[line.to_string()]);
+        let version = refusal(
             "Could not load plugin /proc/self/fd/9: plugin requires API version 3, but this \
              QEMU supports only a minimum version of 9",
         );
         assert!(version.unwrap().contains("another version"));
-        let stripped = told(
+        let stripped = refusal(
             "Could not load plugin /proc/self/fd/9: /proc/self/fd/9: undefined symbol: \
              qemu_plugin_reset",
         );
         assert!(stripped.unwrap().contains("does not export"));
-        let none = told("qemu-system-x86_64: -plugin: invalid option");
+        let none = refusal("qemu-system-x86_64: -plugin: invalid option");
         assert!(none.unwrap().contains("without TCG plugins"));
-        let disabled = told("qemu-system-x86_64: plugin interface not enabled in this build");
+        let disabled = refusal("qemu-system-x86_64: plugin interface not enabled in this build");
         assert!(disabled.unwrap().contains("without TCG plugins"));
-        assert_eq!(told("qemu-system-x86_64: could not load kernel"), None);
+        assert_eq!(refusal("qemu-system-x86_64: could not load kernel"), None);
     }
 
-    /// Check that the plugin is a shared object that says its version.
+    /// Check that the plugin is a shared object that has its version.
     #[test]
     fn plugin_is_carried() {
         assert_eq!(&PLUGIN[..4], b"\x7fELF");

@@ -1,11 +1,11 @@
-//! Samples of what a guest executes, drawn on the host from the stream: nothing of it is in the
-//! guest, which executes the same with and without.
+//! Samples of what a guest executes, drawn on the host from the stream: the guest executes the
+//! same with and without.
 //!
 //! Every instruction is as likely to be sampled as any other. The gaps are exponential, so that
-//! samples are those of a Poisson process: how many fall on a function depends on nothing but how
-//! much it executes, and those of one function are independent of those of another, which is what
-//! the intervals of shares assume. A fixed gap beats with a load that repeats; one that is drawn
-//! evenly still has a longest and a shortest.
+//! samples form a Poisson process: how many fall on a function depends on nothing but how much it
+//! executes, and one function's are independent of another's, which is what the intervals of
+//! shares assume. A fixed gap beats with a load that repeats; one that is drawn evenly still has
+//! a longest and a shortest.
 //!
 //! Each sample is seen twice: where it falls, and where a timer's interrupt would have found it.
 //! While interrupts are off it waits, and lands where they come on again: behind the instruction
@@ -18,7 +18,7 @@ use super::interrupts::{Before, Change, Interrupts};
 pub struct Sampling {
     /// Instructions from one sample to the next, on average.
     pub period: u64,
-    /// Where random numbers begin: as many independent samplings of the same run.
+    /// Where random numbers begin: each is an independent sampling of the same run.
     pub seeds: Vec<u64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Drawn {
     pub(super) deferred: u32,
 }
 
-/// The sampler.
+/// Draws samples from the instructions of the stream.
 #[derive(Debug)]
 pub(super) struct Sampler {
     pub(super) interrupts: Interrupts,
@@ -56,7 +56,7 @@ pub(super) struct Sampler {
     next: u64,
     /// Samples that wait for interrupts, of all seeds.
     waiting: u64,
-    /// What was drawn in the stretch of code at hand, one for each seed.
+    /// What was drawn in the current stretch of code, one for each seed.
     drawn: Vec<Drawn>,
 }
 
@@ -114,8 +114,8 @@ impl Sampler {
         self.next = next.unwrap_or(u64::MAX);
     }
 
-    /// So many instructions ran in one function, the first of them the one of this number in its
-    /// block; `changes` are those of the block. How many of them with interrupts off.
+    /// `insns` instructions ran in one function, from number `first` of its block; `changes` are
+    /// the block's. Returns how many had interrupts off.
     pub(super) fn run(&mut self, first: u32, insns: u32, changes: &[(u16, Change)]) -> u32 {
         let mut off = 0;
         let stop = first.saturating_add(insns);
@@ -144,7 +144,7 @@ impl Sampler {
         off
     }
 
-    /// Instructions that interrupts come before, or don't, all alike.
+    /// Instructions with the same state of interrupts.
     fn stretch(&mut self, insns: u64) {
         if !self.open {
             return;
@@ -177,7 +177,7 @@ impl Sampler {
         self.find_next();
     }
 
-    /// Those that wait are taken here.
+    /// Waiting samples are taken here.
     fn land(&mut self) {
         for (by, draw) in (0..).zip(&mut self.draws) {
             let landed = std::mem::take(&mut draw.waiting);
@@ -198,7 +198,7 @@ impl Sampler {
         !self.drawn.is_empty()
     }
 
-    /// The kernel is about to be entered: whether those that wait are taken before that.
+    /// The kernel is about to be entered: whether waiting samples are taken before that.
     pub(super) fn lands_before_entry(&mut self) -> bool {
         let lands = self.waiting > 0 && self.interrupts.come();
         if lands {
@@ -212,7 +212,7 @@ impl Sampler {
         self.interrupts.enter(from_user)
     }
 
-    /// User code runs: those that wait are taken there.
+    /// User code runs: waiting samples are taken there.
     pub(super) fn user(&mut self) {
         self.interrupts.user();
         if self.waiting > 0 {
@@ -319,8 +319,8 @@ mod tests {
         assert!((longer - 0.367_88).abs() < 0.005, "{longer}");
     }
 
-    /// Check that samples are as many as the period says, however the code is cut, that a seed
-    /// gives the same ones again, and another seed others.
+    /// Check that the number of samples follows from the period, however the code is cut, that
+    /// a seed gives the same ones again, and another seed others.
     #[test]
     fn periods_and_seeds() {
         let of = |seed: u64, cut: u32| {

@@ -1,10 +1,9 @@
-//! An interrupt, its handler in a thread, or a run of softirqs: whose work it was is
-//! known when it ends.
+//! An interrupt, its handler in a thread, or a run of softirqs: its owner is known when
+//! it ends.
 //!
-//! A softirq runs wherever it likes, in a sender's stack too. Within a run, what
-//! comes before a packet is charged to that packet (the poll that fetched it),
-//! and what comes after the last one to the last; so each instruction belongs to
-//! one packet, whole.
+//! A softirq runs on any stack, a sender's included. Within a run, what comes before a
+//! packet is charged to that packet (the poll that fetched it), and what comes after
+//! the last one to the last; so each instruction belongs to one packet, whole.
 
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::class::{Context, Direction, Softirq};
@@ -13,12 +12,12 @@ use netplumb_model::recording::NodeId;
 use super::frame::Tag;
 use super::sample::Drawn;
 
-/// Instructions in a scope, of which it is not known yet whose they are.
+/// Instructions in a scope whose owner is not known yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
     pub(super) node: NodeId,
     pub(super) insns: u32,
-    /// Of these, those with interrupts off, where that is followed.
+    /// How many of them had interrupts off, where that is followed.
     pub(super) off: u32,
     pub(super) calls: u32,
     pub(super) tag: Tag,
@@ -26,13 +25,12 @@ pub(super) struct Event {
     pub(super) packet: u32,
 }
 
-/// What a scope is of.
+/// What opens a scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum ScopeKind {
     /// A run of softirqs.
     #[default]
     Softirqs,
-    /// An interrupt.
     Interrupt,
     /// The handler of an interrupt, in a task of its own.
     Thread,
@@ -46,13 +44,13 @@ pub(super) enum Of {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
     pub(super) events: Vec<Event>,
-    /// Samples of the same, each with what was sampled.
+    /// Samples of it, each with what was sampled.
     pub(super) samples: Vec<(Event, Drawn)>,
     /// For each packet handled, the rules it met.
     pub(super) packets: Vec<u32>,
-    /// Those that the current packet has met.
+    /// Functions that the current packet has met.
     pub(super) reached: u32,
-    pub(super) of: Of,
+    pub(super) of: ScopeKind,
     /// It polled a device for packets received and sent.
     pub(super) polls: bool,
     /// It took apart what was received.
@@ -65,19 +63,19 @@ pub(super) struct Scope {
     pub(super) softirq_direction: Option<Direction>,
 }
 
-/// Takes an event with whose it is; or of a sample, what was sampled.
+/// Takes an event with its owner; for a sample, with what was sampled.
 pub(super) type Add<'a> = dyn FnMut(Direction, Context, &Event, Option<&Drawn>) + 'a;
 
-/// A scope has ended: give what it did, and its samples, to whom they belong. The direction of
-/// the first thing that it did is returned, which an interrupt around it inherits.
+/// A scope has ended: charge what it did, and its samples. Returns the direction of its first
+/// part, which an interrupt around it inherits.
 pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Direction {
     let sampled = (scope.samples.iter()).map(|(event, drawn)| (event, Some(drawn)));
     let all = scope.events.iter().map(|event| (event, None)).chain(sampled);
-    if scope.of != Of::Softirqs {
+    if scope.of != ScopeKind::Softirqs {
         let direction = match (scope.timer, scope.of) {
             (true, _) => Direction::Other,
-            // Without softirqs at its end it was for no packet: a disk's, say.
-            (_, Of::Thread) => scope.softirq_direction.unwrap_or(Direction::Other),
+            // Without softirqs at its end it was for no packet: a disk's, for example.
+            (_, ScopeKind::Thread) => scope.softirq_direction.unwrap_or(Direction::Other),
             _ => scope.softirq_direction.unwrap_or(Direction::Rx),
         };
         for (event, drawn) in all {
@@ -91,7 +89,7 @@ pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Di
         }
         return direction;
     }
-    // What the run was for: the vector that is most about packets.
+    // What the run was for: the vector closest to packets.
     let mut vectors: Vec<Softirq> = Vec::new();
     let mut completes = false;
     for event in &scope.events {

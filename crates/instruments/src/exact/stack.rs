@@ -15,9 +15,9 @@ use super::user::Thread;
 pub(super) struct Task {
     pub(super) frames: Vec<Frame>,
     pub(super) scopes: Vec<Scope>,
-    /// It is the workload's: it executed a marker.
+    /// Whether it belongs to the workload: it executed a marker.
     pub(super) workload: bool,
-    /// What its markers say that it does.
+    /// What it does, by its markers.
     pub(super) doing: Option<Direction>,
     /// The 16 KiB that its stack lies in, once known.
     pub(super) id: Option<u64>,

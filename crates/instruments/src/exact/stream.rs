@@ -14,12 +14,12 @@ const VERSION: u32 = 6;
 const MAX_BLOCK_WORDS: usize = 512 * 16 / 4;
 /// EXACT_USER_HALF: an address is below the kernel's half.
 const USER_HALF: u32 = 0x1_0000;
-/// EXACT_TEXT_BYTES: of longer texts only so much is read.
+/// EXACT_TEXT_BYTES: longer texts are cut.
 pub(crate) const MAX_TEXT_BYTES: usize = 64;
 /// EXACT_LOSS_REGISTERS.
 const LOSS_REGISTERS: u32 = 2;
 
-/// Why a stream can't be read on.
+/// Why the rest of a stream can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The pipe failed.
@@ -90,7 +90,7 @@ pub struct StackPointer {
     pub begins: u64,
     /// The same of a call that has just returned here.
     pub returned: u64,
-    /// The register in which Go keeps the address of the goroutine that runs.
+    /// The register in which Go keeps the running goroutine's address.
     pub goroutine: u64,
 }
 
@@ -99,7 +99,7 @@ pub struct StackPointer {
 pub enum Record {
     /// The code of a block that is about to run for the first time.
     Block {
-        /// Its number.
+        /// By which [`Record::Exec`] refers to it.
         id: u32,
         /// Its first instruction.
         address: u64,
@@ -109,7 +109,7 @@ pub enum Record {
         sizes: Vec<u8>,
         /// The instructions, one after the other.
         code: Vec<u8>,
-        /// Those that change whether interrupts come, by their numbers.
+        /// Instructions that change whether interrupts come, by their numbers.
         changes: Vec<(u16, Change)>,
     },
     /// The code of a block of user mode.
@@ -134,33 +134,33 @@ pub enum Record {
     Store(u64),
     /// A block runs.
     Exec(u32),
-    /// Of the block before, only so many instructions ran.
+    /// Only this number of the previous block's instructions ran.
     Partial(u32),
     /// A call stored its return address at this stack address or, where calls store none, left the
     /// stack pointer there.
     Call(u64),
     /// A return read its address from there, or left it there.
     Ret(u64),
-    /// The stack pointer when the block of user mode that runs began, where it may have moved.
+    /// The stack pointer at the beginning of the running block of user mode, where it may have moved.
     Stack(StackPointer),
     /// User mode runs.
     User,
     /// A marker was executed, with the user instructions so far.
     Mark(Mark, u64),
-    /// Registers of arguments when the block that runs began.
+    /// Registers of arguments at the beginning of the running block.
     Arguments {
         /// Whether the stack pointer was where a call before it had stored its return address.
         checked: bool,
-        /// Those registers, in the order of arguments.
+        /// Their values, in the order of arguments.
         registers: [u64; REGISTERS],
     },
-    /// Whether interrupts are masked behind the block that ran, where its code does not say it.
+    /// Whether interrupts are masked behind the block that ran, where its code does not show it.
     Masked(bool),
     /// The text that a register of arguments points to, by its number; at most 64 bytes.
     Text(u8, Vec<u8>),
-    /// What the return that ends the block that runs returned.
+    /// The return value, of the return that ends the running block.
     Returned(u64),
-    /// The plugin could not use so many addresses.
+    /// The number of addresses that the plugin could not use.
     Loss(u32),
     /// QEMU does not export what is necessary to read registers.
     NoRegisters,
@@ -220,7 +220,7 @@ impl<R: Read> StreamReader<R> {
     /// The next record, or none at the end of the stream.
     ///
     /// # Errors
-    /// The pipe failed, or what came through it makes no sense.
+    /// The pipe failed, or its contents are damaged.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator of results would make every caller flatten them"
@@ -389,8 +389,8 @@ impl<R: Read> StreamReader<R> {
     }
 }
 
-/// The instructions of a block that change whether interrupts come. On arm64 the plugin says it, in
-/// [`Record::Masked`]: what is restored there is in a register.
+/// The instructions of a block that change whether interrupts come. On arm64 the plugin reports it,
+/// in [`Record::Masked`]: what is restored there is in a register.
 fn changes(arch: Arch, sizes: &[u8], code: &[u8]) -> Vec<(u16, Change)> {
     if arch != Arch::X86_64 {
         return Vec::new();
@@ -402,7 +402,7 @@ fn changes(arch: Arch, sizes: &[u8], code: &[u8]) -> Vec<(u16, Change)> {
         let Some((insn, after)) = rest.split_at_checked(usize::from(*size)) else {
             break;
         };
-        changes.extend(Change::of(insn).map(|change| (number, change)));
+        changes.extend(Change::decode(insn).map(|change| (number, change)));
         rest = after;
     }
     changes

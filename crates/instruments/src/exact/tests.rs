@@ -40,7 +40,7 @@ fn in_window<'a>(
 fn assert_costs(machine: &Machine<'_>, window: &Window, expected: &[&str]) {
     let mut expected: Vec<&str> = expected.to_vec();
     expected.sort_unstable();
-    assert_eq!(machine.told(window), expected);
+    assert_eq!(machine.cost_lines(window), expected);
 }
 
 /// Both, where every function returns and nothing is lost.

@@ -1,9 +1,9 @@
 //! Single calls of one function, as trees of the calls below it, in the order of the stream.
 //!
-//! A call's instructions are those that costs on the calling-context tree have of it: without the
-//! interrupts and softirqs that come in between, which are steps of their own (`aside`), and without
-//! other tasks. So the totals of all calls add up to the function's inclusive cost, except for calls
-//! that began before the window.
+//! A call's instructions are its costs on the calling-context tree: without the interrupts and
+//! softirqs that come in between, which are steps of their own (`aside`), and without other tasks.
+//! So the totals of all calls add up to the function's inclusive cost, except for calls that began
+//! before the window.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::prototype::{Prototype, REGISTERS, Unread};
 use netplumb_model::class::{Context, Softirq};
-use netplumb_model::experiment::{Condition, OfCall, Trace as Spec};
+use netplumb_model::condition::{Condition, OfCall};
+use netplumb_model::experiment::Trace as Spec;
 use netplumb_model::symbol::{base_name, is_called, is_part};
 use netplumb_model::trace::{CallCounts, Flags};
 use rustc_hash::FxHashMap;
@@ -19,22 +20,22 @@ use rustc_hash::FxHashMap;
 use super::tree::Symbol;
 use super::user::{FIRST_SYMBOL, UserSymbol};
 use crate::image::{Images, PAGE_BYTES, readable};
-use crate::kept::{Call, Kept};
+use crate::kept::{Call, KeptCalls};
 
 /// A step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TracedStep {
-    /// The step that it is below.
+    /// Its parent's index in `TracedCall::steps`; none for the first.
     pub parent: Option<u32>,
-    /// The function.
+    /// The function, by its number among the kernel's or the programs' symbols.
     pub symbol: Symbol,
     /// Instructions in the window before it.
     pub begin: u64,
-    /// Instructions until its end, whoever's they are.
+    /// Instructions until its end, other tasks' and interrupts' included.
     pub elapsed: u64,
-    /// Its own, and those of all that it called.
+    /// Instructions, with all that it called.
     pub total: u64,
-    /// Its own.
+    /// Instructions in the function itself.
     pub own: u64,
     /// How often its task was switched out.
     pub switches: u32,
@@ -48,7 +49,7 @@ pub struct TracedStep {
     pub returned: Option<u64>,
 }
 
-/// A call.
+/// A traced call, with the calls below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedCall {
     /// Its number among the calls of the window, in the order in which they began.
@@ -59,7 +60,7 @@ pub struct TracedCall {
     pub steps: Vec<TracedStep>,
     /// Registers of the arguments of steps.
     pub registers: Vec<[u64; REGISTERS]>,
-    /// What some of them point to: by the number among those, and the register.
+    /// Texts that some of them point to: by index into `registers`, and the register.
     pub texts: Vec<((u32, u8), String)>,
 }
 
@@ -68,11 +69,11 @@ pub struct TracedCall {
 pub struct TracedCalls {
     /// All of them.
     pub counts: CallCounts,
-    /// Those that are kept, in the order in which they began.
+    /// Calls that are kept, in the order in which they began.
     pub kept: Vec<TracedCall>,
     /// Steps of calls that had too many.
     pub dropped: u64,
-    /// Calls of whose total the spread knows nothing.
+    /// Calls whose total is not in the distribution.
     pub unranked: u64,
 }
 
@@ -85,18 +86,18 @@ impl TracedCalls {
     }
 }
 
-/// A function of a program: its file, by its number, and its address in that.
+/// A program's function: the number of its file, and its address there.
 pub type InFile = (u32, u64);
 
-/// There is no function to trace.
+/// The error for an unknown function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoFunction {
-    /// Names that are near to it.
+    /// Similar names, at most five.
     pub near: Vec<String>,
-    /// The file that was named is not there.
+    /// The named file does not exist.
     pub no_file: bool,
-    /// A file that may have the function, and has no symbols that would say so: the one that was named, or
-    /// a program.
+    /// A file that may have the function, but has no symbols to find it by: the one that was named, or a
+    /// program.
     pub stripped: Option<String>,
 }
 
@@ -108,17 +109,17 @@ pub struct Tracing {
     kernel: Vec<bool>,
     /// Functions of programs.
     programs: Vec<InFile>,
-    /// Prototypes of these, where arguments are read and they are known.
+    /// The functions' prototypes, where arguments are read and they are known.
     of_kernel: FxHashMap<Symbol, Arc<Prototype>>,
     of_programs: FxHashMap<InFile, Arc<Prototype>>,
 }
 
 impl Tracing {
     /// Look a function up: in the kernel, and else in the program's files; if a file is named, only in
-    /// those that `is_file` says are meant, by the number of their image.
+    /// images for whose numbers `is_file` is true.
     ///
     /// # Errors
-    /// There is none, or no such file.
+    /// The function is unknown, or the file.
     pub fn find(
         spec: &Spec,
         symbols: &SymbolTable,
@@ -141,7 +142,7 @@ impl Tracing {
                 kernel[*n] = true;
             }
             if !found.is_empty() {
-                return Ok(Tracing::of(spec, kernel, Vec::new()));
+                return Ok(Tracing::from_spec(spec, kernel, Vec::new()));
             }
         }
         let files: Vec<_> = ((0..).zip(images.images()))
@@ -155,7 +156,7 @@ impl Tracing {
             programs.extend(named.map(|function| (*number, function.start)));
         }
         if !programs.is_empty() {
-            return Ok(Tracing::of(spec, Vec::new(), programs));
+            return Ok(Tracing::from_spec(spec, Vec::new(), programs));
         }
         let of_kernel = symbols.symbols().iter().map(|s| s.name.clone());
         let of_files = files.iter().flat_map(|(_, image)| &image.functions);
@@ -173,7 +174,7 @@ impl Tracing {
         })
     }
 
-    fn of(spec: &Spec, kernel: Vec<bool>, programs: Vec<InFile>) -> Tracing {
+    fn from_spec(spec: &Spec, kernel: Vec<bool>, programs: Vec<InFile>) -> Tracing {
         Tracing {
             spec: spec.clone(),
             kernel,
@@ -183,7 +184,7 @@ impl Tracing {
         }
     }
 
-    /// The same with the prototypes of the functions, of which there is at least one.
+    /// The same with the prototypes of the functions, at least one.
     ///
     /// # Errors
     /// None of these has an argument that the condition names, or one that can be read: what the
@@ -206,7 +207,7 @@ impl Tracing {
             if known().any(|of| why(of).is_none()) {
                 continue;
             }
-            // One that has it says best why it is of no use.
+            // A function with this argument explains best why it is of no use.
             let has = known().find(|of| why(of) != Some(Unread::Missing));
             let prototype = has.or_else(|| known().next()).cloned();
             return Err(NoArgument {
@@ -254,9 +255,9 @@ impl Tracing {
 
 /// Prototypes of functions, as far as they are known.
 pub trait Prototypes {
-    /// That of a function of the kernel or of a module.
-    fn of_kernel(&self, symbol: &netplumb_kernel::kallsyms::Symbol) -> Option<Arc<Prototype>>;
-    /// Those of functions of programs.
+    /// The prototype of a function of the kernel or of a module.
+    fn of_kernel(&self, symbol: &netplumb_kernel::symbol::Symbol) -> Option<Arc<Prototype>>;
+    /// Prototypes of functions of programs.
     fn of_programs(&self, functions: &[InFile]) -> Vec<(InFile, Arc<Prototype>)>;
 }
 
@@ -271,8 +272,7 @@ pub struct NoArgument {
     pub prototype: Option<Arc<Prototype>>,
 }
 
-/// Whether a function of a program has a name: that of the function alone, without its arguments,
-/// is one.
+/// Whether a function of a program has a name, with or without its arguments.
 fn is_named(readable: &str, name: &str) -> bool {
     readable == name || readable.split_once('(').is_some_and(|(whole, _)| whole == name)
 }
@@ -280,8 +280,8 @@ fn is_named(readable: &str, name: &str) -> bool {
 /// Most names suggested for an unknown one.
 const MOST_NEAR: usize = 5;
 
-/// The names that are nearest: those of C++ and Rust that are called so without what is around it, spelled nearly so, and those that have all of it but for a prefix of the
-/// kernel's inner functions, which are often inlined into the others.
+/// The nearest names: C++ and Rust functions with this last part, names spelled similarly, and names that contain it
+/// without a prefix of the kernel's inner functions, which are often inlined into the others.
 fn near(name: &str, all: &[String]) -> Vec<String> {
     let core = name.trim_start_matches('_');
     let core = core.strip_prefix("do_").unwrap_or(core);
@@ -324,7 +324,7 @@ struct Open {
     /// What it returned.
     returned: Option<u64>,
     own: u64,
-    /// Of what it called.
+    /// Instructions of what it called.
     below: u64,
     switches: u32,
     /// It came in between.
@@ -371,11 +371,11 @@ pub(super) struct Entered {
 #[derive(Debug)]
 pub(super) struct Tracer {
     tracing: Tracing,
-    /// Of functions of programs, which of those that are meant.
+    /// Programs' functions by symbol; none if they are not meant.
     programs: FxHashMap<Symbol, Option<InFile>>,
     /// Instructions since the window opened; none between windows.
     clock: Option<u64>,
-    calls: Kept<TracedCall>,
+    calls: KeptCalls<TracedCall>,
     dropped: u64,
 }
 
@@ -385,7 +385,7 @@ impl Tracer {
             tracing,
             programs: FxHashMap::default(),
             clock: None,
-            calls: Kept::default(),
+            calls: KeptCalls::default(),
             dropped: 0,
         }
     }
@@ -393,11 +393,11 @@ impl Tracer {
     /// A window opens.
     pub(super) fn begin(&mut self) {
         self.clock = Some(0);
-        self.calls = Kept::default();
+        self.calls = KeptCalls::default();
         self.dropped = 0;
     }
 
-    /// The window closes, when calls that have not returned have ended: what it had.
+    /// The window closes, once open calls have ended; returns what it had.
     pub(super) fn end(&mut self) -> TracedCalls {
         self.clock = None;
         let calls = std::mem::take(&mut self.calls);
@@ -484,7 +484,7 @@ impl Tracer {
         traces.push(trace);
     }
 
-    /// Frames from `level` on a stack have ended; those of user mode with all in the kernel.
+    /// Frames from `level` on a stack have ended; frames of user mode end with all in the kernel.
     pub(super) fn leave(&mut self, traces: &mut Vec<OpenTrace>, user: bool, level: usize) {
         let clock = self.clock.unwrap_or(0);
         let ends = |open: &Open| match (open.user, user) {
@@ -518,7 +518,7 @@ impl Tracer {
         }
     }
 
-    /// Keep a call that has ended, if it is one of those that took most, or the first.
+    /// Keep an ended call if it is one of the longest, or the first.
     fn keep(&mut self, trace: OpenTrace) {
         let Some(first) = trace.steps.first().copied() else {
             return;
@@ -573,7 +573,7 @@ pub(super) fn switched(traces: &mut [OpenTrace]) {
     }
 }
 
-/// The function that runs returns this, and so do those that jumped to it.
+/// The running function returns this, and so do the functions that jumped to it.
 pub(super) fn returned(traces: &mut [OpenTrace], user: bool, value: u64) {
     for trace in traces {
         for open in trace.open.iter_mut().rev() {
@@ -593,7 +593,7 @@ impl OpenTrace {
         let above = self.open.last();
         let within = above.is_some_and(|above| above.within || above.aside);
         let parent = self.open.iter().rev().find_map(|open| open.step);
-        // A softirq's action says which one it is.
+        // A softirq's action shows which one it is.
         if let Some(vector) = entered.vector {
             for open in self.open.iter().rev() {
                 let Some(step) = open.step.and_then(|at| self.steps.get_mut(at as usize)) else {
@@ -606,7 +606,7 @@ impl OpenTrace {
             }
         }
         let wanted = match within {
-            // Of what comes in between, no more than what it is.
+            // Of what comes in between, only what it is.
             true => entered.aside || entered.vector.is_some(),
             false => entered.aside || self.open.len() < spec.depth() as usize,
         };

@@ -1,4 +1,4 @@
-//! The calling-context tree: one node for each way of getting to a function.
+//! The calling-context tree: one node for each path to a function.
 
 use netplumb_model::recording::NodeId;
 use rustc_hash::FxHashMap;
@@ -15,7 +15,7 @@ pub const UNKNOWN: Symbol = u32::MAX;
 pub struct TreeNode {
     /// The caller's node.
     pub parent: Option<NodeId>,
-    /// The function.
+    /// The function, by its number among the kernel's or the programs' symbols.
     pub symbol: Symbol,
     /// Whether it was jumped to.
     pub tail: bool,

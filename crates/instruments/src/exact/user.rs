@@ -8,8 +8,8 @@
 //! maker, below its own root.
 //!
 //! Goroutines take turns on threads, and their stacks move. `runtime.mcall` leaves one,
-//! and `runtime.gogo` goes on with one: the register that it is in says which, and the
-//! stack pointer by how much its frames have moved.
+//! and `runtime.gogo` goes on with one: a register has its address, and the stack
+//! pointer shows by how much its frames have moved.
 
 use netplumb_model::recording::{NodeId, THREAD_MODULE};
 use rustc_hash::FxHashMap;
@@ -20,13 +20,13 @@ use crate::image::{Image, ImageFunction, Images, Page, Place, readable};
 
 /// Symbols of user code are numbered from here.
 pub const FIRST_SYMBOL: Symbol = 1 << 30;
-/// Stack addresses so far apart are of different stacks.
+/// Stack addresses this far apart are on different stacks.
 const STACK_BYTES: u64 = 8 << 20;
-/// What makes a task by a system call has no larger frame.
+/// Maximum frame of a function that makes a task by a system call.
 const FORKS_FRAME_BYTES: u64 = 4 << 10;
 /// Deeper than this, what is called is shown below its thread's root.
 pub(super) const MAX_DEPTH: usize = 400;
-/// More frames than any stack holds; what runs so deep has no end.
+/// More frames than any stack holds: endless recursion.
 pub(super) const MAX_FRAMES: usize = 1 << 20;
 
 /// The name of code that no function of its file covers.
@@ -43,7 +43,7 @@ pub struct UserSymbol {
     pub module: String,
     /// Its address in the file.
     pub address: u64,
-    /// Its size.
+    /// 0 for a thread, and for code without a symbol.
     pub size_bytes: u64,
     /// The file, by its number among those that were added; none without a file.
     pub image: Option<u32>,
@@ -67,7 +67,7 @@ pub(super) struct UserFrame {
     pub(super) window: u32,
 }
 
-/// What code does to goroutines, where the stack pointer says less than elsewhere.
+/// What code does to goroutines, where the stack pointer shows less than elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Go {
     /// It is not Go's.
@@ -82,7 +82,7 @@ pub(super) enum Go {
 
 impl Go {
     /// By a function's symbol, in a program in Go.
-    fn of(symbol: &str) -> Go {
+    fn from_symbol(symbol: &str) -> Go {
         match symbol.strip_suffix(".abi0").unwrap_or(symbol) {
             "runtime.mcall" => Go::Leaves,
             "runtime.gogo" | "gogo" => Go::Resumes,
@@ -100,7 +100,7 @@ pub(super) struct Parked {
 
 /// What a thread is to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Part {
+pub(super) enum ThreadRole {
     /// It is one of the command's: its number, from 1, as they first ran.
     Command(u32),
     /// It is a program that the agent started beside the command.
@@ -112,7 +112,7 @@ pub(super) enum Part {
 /// The user half of a thread.
 #[derive(Debug, Clone)]
 pub(super) struct Thread {
-    pub(super) part: Part,
+    pub(super) part: ThreadRole,
     /// Programs that it has run before this one.
     pub(super) programs: u32,
     /// Symbol of its root.
@@ -127,9 +127,9 @@ pub(super) struct Thread {
     pub(super) exec: bool,
     /// Its address space, by a number.
     pub(super) process: u32,
-    /// The goroutine whose frames these are, by the address of what Go knows of it.
+    /// The goroutine whose frames these are, by the address of Go's data on it.
     pub(super) goroutine: Option<u64>,
-    /// Those of its maker, which are its own if it turns out to be on the same stack.
+    /// Its maker's frames, which are its own if it turns out to be on the same stack.
     pub(super) inherited: Vec<UserFrame>,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Birth {
 /// A task with a user half that makes another one.
 #[derive(Debug, Clone)]
 pub(super) struct Maker {
-    pub(super) part: Part,
+    pub(super) part: ThreadRole,
     /// The symbol of its root, whose program the new one begins with.
     pub(super) root: Symbol,
     pub(super) process: u32,
@@ -164,14 +164,14 @@ pub(super) struct User {
     /// Of each image, whether it is a program in Go.
     go: Vec<bool>,
     symbols: Vec<UserSymbol>,
-    /// Of each symbol.
+    /// What each symbol does to goroutines.
     kinds: Vec<Go>,
     /// By image and function.
     functions: FxHashMap<(u32, u32), Symbol>,
     /// Code without a file.
     nowhere: Option<Symbol>,
     /// By part, and programs run before.
-    threads: FxHashMap<(Part, u32), Symbol>,
+    threads: FxHashMap<(ThreadRole, u32), Symbol>,
     /// Tasks that were made and have not run, by their stacks.
     pub(super) born: FxHashMap<u64, Birth>,
     /// Threads of the command so far.
@@ -187,7 +187,7 @@ pub(super) struct User {
 
 /// Where an address of user code is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct UserPlace {
     pub(super) symbol: Symbol,
     /// The guest's addresses that the function covers.
     pub(super) start: u64,
@@ -233,7 +233,7 @@ impl User {
     fn add(&mut self, symbol: UserSymbol) -> Symbol {
         let is_go = symbol.image.is_some_and(|image| self.go[image as usize]);
         self.kinds.push(match is_go {
-            true => Go::of(&symbol.name),
+            true => Go::from_symbol(&symbol.name),
             false => Go::No,
         });
         self.symbols.push(symbol);
@@ -247,13 +247,13 @@ impl User {
         (image.entry != 0 && address.wrapping_sub(place.bias) == image.entry).then_some(place.image)
     }
 
-    /// The file that code is in, if it is in one, and whether it may be in another as well.
+    /// The file that code is in, if it is in one, and whether it may be in another, too.
     pub(super) fn place(&mut self, address: u64, page: Page) -> Option<(Place, bool)> {
         self.images.place(address, page)
     }
 
     /// The function at `address`, in code that begins in this page.
-    pub(super) fn find(&mut self, first: u64, page: Page, address: u64) -> Found {
+    pub(super) fn find(&mut self, first: u64, page: Page, address: u64) -> UserPlace {
         let Some((place, _)) = self.images.place(first, page) else {
             let symbol = match self.nowhere {
                 Some(symbol) => symbol,
@@ -266,7 +266,7 @@ impl User {
                 }),
             };
             self.nowhere = Some(symbol);
-            return Found { symbol, start: 0, end: u64::MAX };
+            return UserPlace { symbol, start: 0, end: u64::MAX };
         };
         let image = &self.images.images()[place.image as usize];
         let within = address.wrapping_sub(place.bias);
@@ -281,7 +281,7 @@ impl User {
             None => (address, address + 1),
         };
         if let Some(&symbol) = self.functions.get(&key) {
-            return Found { symbol, start, end };
+            return UserPlace { symbol, start, end };
         }
         let module = image.name.clone();
         let symbol = match index {
@@ -305,23 +305,28 @@ impl User {
         };
         let symbol = self.add(symbol);
         self.functions.insert(key, symbol);
-        Found { symbol, start, end }
+        UserPlace { symbol, start, end }
     }
 
     /// A thread, at the start of a program.
-    pub(super) fn thread(&mut self, part: Part, programs: u32, maker: Option<Symbol>) -> Thread {
+    pub(super) fn thread(
+        &mut self,
+        part: ThreadRole,
+        programs: u32,
+        maker: Option<Symbol>,
+    ) -> Thread {
         // Others' are one, however many they are.
         let programs = match part {
-            Part::Command(_) => programs,
-            Part::Peer | Part::Agent => 0,
+            ThreadRole::Command(_) => programs,
+            ThreadRole::Peer | ThreadRole::Agent => 0,
         };
         let symbol = match self.threads.get(&(part, programs)) {
             Some(&symbol) => symbol,
             None => {
                 let name = match part {
-                    Part::Agent => "agent".to_string(),
-                    Part::Peer => "peer".to_string(),
-                    Part::Command(number) => {
+                    ThreadRole::Agent => "agent".to_string(),
+                    ThreadRole::Peer => "peer".to_string(),
+                    ThreadRole::Command(number) => {
                         let of = maker.and_then(|m| self.name(m));
                         rooted(of.as_deref().unwrap_or("command"), number)
                     }
@@ -367,7 +372,7 @@ impl User {
             return;
         }
         thread.named = true;
-        let Part::Command(number) = thread.part else {
+        let ThreadRole::Command(number) = thread.part else {
             return;
         };
         let name = rooted(&self.images.images()[image as usize].name, number);

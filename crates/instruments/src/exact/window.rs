@@ -11,7 +11,7 @@ use super::trace::TracedCalls;
 
 /// One cost: whose, of what, how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedCost {
     /// What was done with the packet.
     pub direction: Direction,
     /// Whose time it was.
@@ -24,7 +24,7 @@ pub struct Counted {
     pub insns: u64,
 }
 
-/// A block of a command's own code, that ran so often and so far.
+/// Runs of a block of a command's own code, up to the same instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RanCode {
     /// The block: see [`super::Accountant::user_code`].
@@ -63,14 +63,14 @@ pub struct Sampled {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Window {
     /// Costs, in order of direction, context and node.
-    pub costs: Vec<Counted>,
+    pub costs: Vec<CountedCost>,
     /// Kernel instructions, counted apart from the costs.
     pub kernel_insns: u64,
     /// User instructions.
     pub user_insns: u64,
     /// Functions entered.
     pub entered: u64,
-    /// Of these, those that returned.
+    /// How many of them returned.
     pub returned: u64,
     /// Of a command: blocks of its code that is in files, by number.
     pub user_code: Vec<RanCode>,
@@ -78,7 +78,7 @@ pub struct Window {
     pub sampled: Vec<Sampled>,
     /// Where it was sampled: the kernel's instructions.
     pub interrupts: BTreeMap<Direction, WithInterruptsOff>,
-    /// Where calls were traced: those of the window.
+    /// The window's calls, where these were traced.
     pub traced: Option<TracedCalls>,
 }
 
@@ -91,7 +91,7 @@ impl Window {
     }
 }
 
-/// Instructions of the kernel, and those of them with interrupts off.
+/// Instructions of the kernel, and the part with interrupts off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WithInterruptsOff {
     /// With interrupts off.
@@ -100,10 +100,10 @@ pub struct WithInterruptsOff {
     pub all: u64,
 }
 
-/// Those in user mode that waited until then.
+/// Samples that waited until user mode.
 type InUserMode = BTreeMap<(Direction, Context), u64>;
 
-/// Samples by what they are of, in both views.
+/// Samples by direction, context and node, in both views.
 pub(super) type Samples = FxHashMap<(Direction, Context, NodeId), (u64, u64)>;
 
 /// Calls and instructions, by node.
@@ -124,7 +124,7 @@ pub(super) struct OpenWindow {
     pub(super) user_insns: u64,
     pub(super) entered: u64,
     pub(super) returned: u64,
-    /// By seed: samples, and those in user mode.
+    /// By seed: samples, and samples in user mode.
     pub(super) samples: Vec<(Samples, InUserMode)>,
     pub(super) interrupts: BTreeMap<Direction, WithInterruptsOff>,
 }
@@ -199,11 +199,11 @@ impl OpenWindow {
         traced: Option<TracedCalls>,
     ) -> Window {
         self.settle();
-        let mut costs: Vec<Counted> = self
+        let mut costs: Vec<CountedCost> = self
             .slots
             .into_iter()
             .flat_map(|((direction, context), slot)| {
-                slot.into_iter().map(move |(node, (calls, insns))| Counted {
+                slot.into_iter().map(move |(node, (calls, insns))| CountedCost {
                     direction,
                     context,
                     node,

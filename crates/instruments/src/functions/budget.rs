@@ -33,11 +33,11 @@ pub(super) fn excess(max_share: f64, attached: &Attached, window: &Window) -> Ve
         one.probes_ns += times.times.count as f64 * correct::pair_ns(attached, function);
     }
     let budget_ns = max_share * window.duration_ns as f64;
-    shed(budget_ns, spent.into_values().collect())
+    over_budget(budget_ns, spent.into_values().collect())
 }
 
 /// Functions whose probes are most of their raw time are detached first.
-fn shed(budget_ns: f64, mut spent: Vec<Spent>) -> Vec<u32> {
+fn over_budget(budget_ns: f64, mut spent: Vec<Spent>) -> Vec<u32> {
     let mut sum: f64 = spent.iter().map(|s| s.probes_ns).sum();
     let share = |s: &Spent| s.probes_ns / (s.total_ns as f64).max(1.0);
     spent.sort_by(|a, b| share(b).total_cmp(&share(a)));
@@ -66,9 +66,9 @@ mod tests {
             spent(1, 100, 20_000, 10_000.0),
             spent(2, 50, 20_000, 5_000.0),
         ];
-        assert!(shed(16_000.0, all.clone()).is_empty());
-        assert_eq!(shed(7_000.0, all.clone()), [1]);
-        assert_eq!(shed(2_000.0, all.clone()), [1, 2]);
-        assert_eq!(shed(0.0, all), [1, 2, 0]);
+        assert!(over_budget(16_000.0, all.clone()).is_empty());
+        assert_eq!(over_budget(7_000.0, all.clone()), [1]);
+        assert_eq!(over_budget(2_000.0, all.clone()), [1, 2]);
+        assert_eq!(over_budget(0.0, all), [1, 2, 0]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The kernel has empty functions for tests of BPF: `bpf_fentry_test1` to `6`, with one to six
 //! arguments. A test run calls each once, within `bpf_prog_test_run_tracing`. The raw time of one
-//! of them is the bias. With the outer function timed as well, the increase of its time when one of
+//! of them is the bias. With the outer function timed, too, the increase of its time when one of
 //! them is timed is the cost of a pair of probes. The programs are the same that time all other
 //! functions, in the same state: with a caller on the stack, and a known context.
 
@@ -23,16 +23,16 @@ const OUTER: &str = "bpf_prog_test_run_tracing";
 /// An empty function that is called in an RCU read-side critical section, and one around it.
 const NESTED_INNER: &str = "bpf_get_current_uid_gid";
 const NESTED_OUTER: &str = "bpf_prog_test_run_raw_tp";
-/// Test runs of each arrangement are enough when there are so many.
+/// Test runs that are enough for each arrangement.
 const RUNS: usize = 200;
-/// The same by a clock that ticks seldom: the mean of so many is known to a sixtieth of a tick.
+/// The same by a coarse clock: their mean is known to a sixtieth of a tick.
 const RUNS_BY_TICKS: usize = 1024;
 /// Runs at a time.
 const RUNS_AT_ONCE: usize = 20;
 /// The uncertainty that is sufficient.
 const ENOUGH_NS: f64 = 0.25;
 /// Arguments of the functions that trampolines are measured on. Each argument is one
-/// more to save and to restore, so what lies between lies on a line.
+/// more to save and to restore, so values between are interpolated.
 const LEAST_ARGUMENTS: u8 = 1;
 const MOST_ARGUMENTS: u8 = 6;
 /// Maximum number of CPUs to measure.
@@ -43,7 +43,7 @@ pub(super) const FUNCTIONS: u32 = 7;
 /// The results of the calibration.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    /// By number of arguments; those of each CPU, then the median of all.
+    /// By number of arguments: each CPU's, then the median of all.
     pub(super) calibration: Vec<Calibration>,
     /// By how much a pair costs less in an RCU read-side critical section.
     pub(super) nested_saving_ns: f64,
@@ -96,10 +96,10 @@ pub(super) struct Bench<'a> {
     pub(super) types: &'a Types,
     /// See [`netplumb_sys::clock::tick_ns`].
     pub(super) tick_ns: f64,
-    /// The first of the [`FUNCTIONS`] numbers that are free.
+    /// The first of [`FUNCTIONS`] free numbers.
     pub(super) first: u32,
-    /// What shares a program: how many there are decides how long a cookie is looked
-    /// for, so a function of calibration is attached beside them.
+    /// Functions that share a program: their number decides the time to look up a
+    /// cookie, so calibration's function is attached with them.
     pub(super) beside: &'a [Shared],
 }
 
@@ -133,8 +133,7 @@ impl Bench<'_> {
         sum
     }
 
-    /// Test runs of a program on one CPU, within which two functions are called: the
-    /// times of both.
+    /// Times of two functions in test runs of a program on one CPU.
     fn run_program(
         &self,
         program: &Program,
@@ -190,7 +189,7 @@ impl Bench<'_> {
             alone.push(run(0)?.0);
         }
         let mut costs = Costs::default();
-        // Other ways don't save each argument by itself.
+        // Other mechanisms don't save each argument by itself.
         let measured: &[u8] = match mechanism {
             Mechanism::FentryFexit => &[LEAST_ARGUMENTS, MOST_ARGUMENTS],
             _ => &[LEAST_ARGUMENTS],
@@ -226,7 +225,7 @@ impl Bench<'_> {
                 pinned.pin(cpu);
                 grown.push(run(0)?.0.ns - alone.ns);
             }
-            costs.outside_ns = Middle::of(grown).ns.max(0.0);
+            costs.outside_ns = Middle::from_times(grown).ns.max(0.0);
         }
         Ok(costs)
     }
@@ -248,8 +247,8 @@ impl Bench<'_> {
         Ok((outside - (with.ns - without.ns)).max(0.0))
     }
 
-    /// The program whose test run calls the empty functions: no kprobe can be run so,
-    /// but what the run calls can have one.
+    /// The program whose test run calls the empty functions: a kprobe has no test run,
+    /// but functions called by it can have kprobes.
     fn runner(&self) -> Result<Program, LiveError> {
         let failed = |error: std::io::Error| LiveError::System {
             doing: "load a program that calls empty functions".into(),
@@ -289,7 +288,7 @@ fn fill_in(each: &mut Vec<Calibration>) {
     each.sort_by_key(|c| (c.arguments, c.cpu));
 }
 
-/// The empty functions add up their arguments, which is not the probe's. A pair's
+/// The empty functions add up their arguments, which is not the probe's cost. A pair's
 /// cost is free of that: an argument is saved before the first reading and restored
 /// after it, so half of what it adds to the pair it adds to the bias.
 fn spread_arguments(each: &mut [Calibration]) {
@@ -301,17 +300,17 @@ fn spread_arguments(each: &mut [Calibration]) {
     }
 }
 
-/// Of all CPUs, by number of arguments: a call may be made on any of them, so how
-/// far they are apart is part of the doubt.
+/// Medians of all CPUs, by number of arguments: a call may be on any CPU, so their
+/// difference is part of the doubt.
 fn medians(each: &[Calibration]) -> Vec<Calibration> {
     let mut all = Vec::new();
     for arguments in 1..=6 {
         let of: Vec<_> = each.iter().filter(|c| c.arguments == arguments).collect();
         let Some(first) = of.first() else { continue };
         let column = |value: fn(&Calibration) -> f64| of.iter().map(|c| value(c)).collect();
-        let bias = Middle::of(column(|c| c.bias_ns));
-        let pair = Middle::of(column(|c| c.pair_ns));
-        let own = Middle::of(column(|c| c.uncertainty_ns)).ns;
+        let bias = Middle::from_times(column(|c| c.bias_ns));
+        let pair = Middle::from_times(column(|c| c.pair_ns));
+        let own = Middle::from_times(column(|c| c.uncertainty_ns)).ns;
         all.push(Calibration {
             cpu: None,
             mechanism: first.mechanism,
@@ -341,10 +340,10 @@ mod tests {
         };
         let mut each = vec![of(0, 1, 540.0), of(1, 1, 640.0), of(0, 6, 550.0), of(1, 6, 660.0)];
         fill_in(&mut each);
-        let told: Vec<_> = each.iter().map(|c| (c.arguments, c.cpu, c.pair_ns)).collect();
-        assert_eq!(told.len(), 12);
-        assert_eq!(told[2..4], [(2, Some(0), 542.0), (2, Some(1), 644.0)]);
-        assert_eq!(told[8..10], [(5, Some(0), 548.0), (5, Some(1), 656.0)]);
+        let found: Vec<_> = each.iter().map(|c| (c.arguments, c.cpu, c.pair_ns)).collect();
+        assert_eq!(found.len(), 12);
+        assert_eq!(found[2..4], [(2, Some(0), 542.0), (2, Some(1), 644.0)]);
+        assert_eq!(found[8..10], [(5, Some(0), 548.0), (5, Some(1), 656.0)]);
         let mut one = vec![of(0, 1, 540.0)];
         fill_in(&mut one);
         assert_eq!(one.len(), 1);

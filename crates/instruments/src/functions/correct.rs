@@ -6,10 +6,10 @@
 
 use netplumb_model::timing::{Attached, Calibration, Mechanism, Window};
 
-/// Of what a pair saves in an RCU read section, the share between its two readings.
-/// There are four ends of sections in a pair: those of the two programs, and those
-/// around taking and dropping the trampoline (`__bpf_tramp_enter`, Linux 5.13,
-/// commit e21aa341785c); only the first program's lies between.
+/// The share of a pair's saving in an RCU read section that is between its two
+/// readings. There are four ends of sections in a pair: the two programs', and two
+/// around taking and dropping the trampoline (`__bpf_tramp_enter`, Linux 5.13, commit
+/// e21aa341785c); only the first program's lies between.
 const SAVED_BETWEEN: f64 = 0.25;
 
 /// The corrected time of a node.
@@ -28,7 +28,7 @@ struct Cost {
     bias_ns: f64,
     pair_ns: f64,
     uncertainty_ns: f64,
-    /// Whether it is by a trampoline, whose sections cost less within others.
+    /// Whether the mechanism is a trampoline, whose sections cost less within others.
     trampoline: bool,
 }
 
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(own_ns(&attached, &window), 2.0 * 30.0 + 13.0 * 34.0);
     }
 
-    /// Check that a call within an RCU read section has less taken off.
+    /// Check that a call within an RCU read section has less subtracted.
     #[test]
     fn nested_calls_cost_less() {
         let attached = Attached {
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(corrected[1].corrected_ns, 400.0 - 97.0);
     }
 
-    /// Check that without a calibration nothing is taken off.
+    /// Check that without a calibration nothing is subtracted.
     #[test]
     fn nothing_known_is_nothing_taken() {
         let attached = Attached { functions: vec![function("a", 1)], ..Default::default() };

@@ -81,7 +81,7 @@ pub(super) fn write(templates: &Templates, raw: &RawFilter) -> Result<(), LiveEr
 mod tests {
     use super::*;
 
-    /// Check that no filter is none, and that each part is carried.
+    /// Check that an empty filter is the default, and that each part is carried.
     #[test]
     fn filters_are_carried() {
         assert_eq!(raw(&Filter::default()).unwrap(), RawFilter::default());

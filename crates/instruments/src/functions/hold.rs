@@ -1,4 +1,4 @@
-//! Makes it quick to attach to many functions one after the other.
+//! Makes attaching to many functions in turn quick.
 //!
 //! When a function gets its first program, and twice more with every other one, ftrace
 //! goes through all functions that it knows, tens of thousands, to see which have to be
@@ -8,11 +8,11 @@
 //! A function that two others trace already is called by way of a list, however many more
 //! come: nothing has to be patched, and ftrace knows it beforehand. Two links by fprobe,
 //! whose program does nothing, hold all of the functions meanwhile. That is four passes
-//! altogether, and nobody else is concerned.
+//! altogether, without effects on others.
 //!
-//! While `kernel.ftrace_enabled` is 0, nothing is patched; when it is 1 again, all that
-//! there is. That turns off what others trace, so it is for kernels of our own: those
-//! whose init we are.
+//! While `kernel.ftrace_enabled` is 0, nothing is patched; when it is 1 again,
+//! everything is. That turns off what others trace, so it is for kernels of our own:
+//! those whose init we are.
 
 use std::os::fd::OwnedFd;
 use std::{fs, io, process};
@@ -23,7 +23,7 @@ use netplumb_sys::bpf::raw::Kind;
 use super::object::{Program, Template};
 use super::session;
 
-/// Fewer functions are attached to sooner without.
+/// With fewer functions, attaching is quicker without.
 const FEW: usize = 4;
 /// One is called directly; it takes two to make a list.
 const LINKS: usize = 2;
@@ -32,9 +32,9 @@ const ENABLED: &str = "/proc/sys/kernel/ftrace_enabled";
 /// Holds functions until it is dropped.
 #[derive(Debug)]
 pub(super) enum Hold {
-    /// By links of ours.
+    /// Our own links hold them.
     Links { _links: Vec<OwnedFd>, _program: Program },
-    /// By stopping ftrace.
+    /// `kernel.ftrace_enabled` is 0.
     Stopped,
 }
 
@@ -75,7 +75,7 @@ impl Hold {
         })
     }
 
-    /// By what, in a word.
+    /// What holds them, in a word.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Hold::Links { .. } => "fprobe",
@@ -87,7 +87,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Hold::Stopped = self {
-            // What could be written a moment ago can be now.
+            // It could be written a moment ago, so it can be now.
             let _ = fs::write(ENABLED, "1");
         }
     }

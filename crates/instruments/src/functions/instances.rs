@@ -17,7 +17,7 @@ use super::types::{Described, Types, hint};
 use super::{kprobe, session};
 use crate::live::LiveError;
 
-/// Attached to one function, or to several that share a program. The entry goes first
+/// Probes on one function, or on several that share a program. The entry goes first
 /// when it is dropped, so that exits find what was entered.
 #[derive(Debug)]
 pub(super) struct Probe(Vec<Attachment>);
@@ -34,7 +34,7 @@ impl Probe {
     /// free return instance.
     pub(super) fn missed(&self) -> u64 {
         let of = |a: &Attachment| {
-            // Of a program that is loaded this can't fail; not every link counts.
+            // This can't fail for a loaded program; not every link counts.
             a.program.missed().unwrap_or(0) + session::missed(&a.link).unwrap_or(0)
         };
         self.0.iter().map(of).sum()
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// Its number.
+    /// The function's number in the programs' tables.
     pub(super) fn id(&self) -> u32 {
         (self.cookie & 0xffff) as u32
     }
@@ -82,14 +82,14 @@ struct Pair {
 pub(super) struct Maker {
     /// With all of the code.
     whole: Pair,
-    /// Whose exits ask for what they seldom do, and what answers; if it can be.
+    /// Programs whose exits call helpers for rare work, and the helpers' programs; if supported.
     asking: Option<(Pair, Answers)>,
     session: Template,
     numbers: BTreeMap<i32, i32>,
 }
 
 impl Maker {
-    /// From the templates; of those that tell of single calls, if so asked.
+    /// From the templates; if `telling`, from those that also record single calls.
     pub(super) fn new(
         templates: &Templates,
         shape: Shape,
@@ -105,7 +105,7 @@ impl Maker {
         };
         let asking = match Answers::attach(templates, shape, types) {
             Ok(answers) => Some((pair("asking")?, answers)),
-            // Then each has it for itself: it takes longer to attach.
+            // Then each program has that code itself: attaching takes longer.
             Err(_) => None,
         };
         Ok(Maker {
@@ -116,13 +116,13 @@ impl Maker {
         })
     }
 
-    /// What programs of one function are made of.
+    /// The templates of one function's programs.
     fn pair(&self) -> &Pair {
         self.asking.as_ref().map_or(&self.whole, |(pair, _)| pair)
     }
 
-    /// A program whose test run calls the kernel's empty functions; it is attached to
-    /// nothing.
+    /// A program whose test run calls the kernel's empty functions; it is never
+    /// attached.
     pub(super) fn runner(&self, function: &Described) -> io::Result<Program> {
         let mut copy = self.pair().enter.clone();
         copy.patch(&self.with(&[(magic::FUNCTION, 0), (magic::ABOUT, 0)]), 0)?;
@@ -143,7 +143,7 @@ impl Maker {
         numbers
     }
 
-    /// Attach one program to all of these.
+    /// Attach one program to all these functions.
     pub(super) fn share(&self, functions: &[Shared]) -> io::Result<Probe> {
         let mut copy = self.session.clone();
         copy.patch(&self.numbers, 0)?;
@@ -181,7 +181,7 @@ impl Maker {
             Some((at, takes)) => (takes as u32, i16::from(at) * 8),
             None => (0, 0),
         };
-        // What sees no packet says nothing of one.
+        // Without a packet there is no hint about one.
         let about = match about {
             0 => 0,
             takes => takes | hint(&function.name) << HINT_SHIFT,
@@ -201,8 +201,8 @@ impl Maker {
         };
         let leave = load(&pair.leave, sys::BPF_TRACE_FEXIT)?;
         let enter = load(&pair.enter, sys::BPF_TRACE_FENTRY)?;
-        // Exits that were not seen to be entered are passed over; entries would wait
-        // for exits that nobody sees.
+        // Exits without an entry are passed over; entries would wait for exits that
+        // nobody sees.
         let attach = |program: &Program, on_return| match by_kprobe {
             true => kprobe::attach(program, &function.name, on_return),
             false => program.attach(),
@@ -218,8 +218,8 @@ fn tracing(attach: u32, target: u32, module: i32) -> Kind {
     Kind { program: sys::BPF_PROG_TYPE_TRACING, attach, target, module }
 }
 
-/// The programs that do for all what is seldom done, on helpers that are called for it:
-/// see lookup.h.
+/// The programs for rare work, shared by all, on helpers that are called for it: see
+/// lookup.h.
 #[derive(Debug)]
 struct Answers {
     _hooks: Vec<Attachment>,
@@ -261,7 +261,7 @@ pub(super) struct Boundaries {
     hooks: Vec<Attachment>,
     /// The hooked functions and tracepoints.
     pub(super) watched: Vec<&'static str>,
-    /// What could not be, and why.
+    /// Functions and tracepoints that could not be hooked, and why.
     pub(super) refused: BTreeMap<String, String>,
 }
 
@@ -374,7 +374,7 @@ pub(super) fn boundary_on(
     Ok((begin, end))
 }
 
-/// A program that calls a function within an RCU read section, to be test-run.
+/// A program for test runs that calls a function within an RCU read section.
 pub(super) fn caller_in_rcu(templates: &Templates) -> Result<Program, LiveError> {
     let how = Kind { program: sys::BPF_PROG_TYPE_RAW_TRACEPOINT, attach: 0, target: 0, module: 0 };
     (templates.template("call_in_rcu")?).load("call_in_rcu", how).map_err(refused)

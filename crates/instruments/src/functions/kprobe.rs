@@ -9,7 +9,7 @@ use netplumb_sys::perf;
 
 use super::object::Program;
 
-/// Where sysfs tells how to ask perf for a kprobe.
+/// Where sysfs describes how to ask perf for a kprobe.
 const PMU: &str = "/sys/bus/event_source/devices/kprobe";
 /// Where in `struct pt_regs` the arguments are that `functions.bpf.c` reads, by crates/sys/bpf/arch.h.
 #[cfg(target_arch = "x86_64")]
@@ -39,7 +39,7 @@ pub(super) fn attach(program: &Program, function: &str, on_return: bool) -> io::
         ..Default::default()
     };
     attr.__bindgen_anon_3.kprobe_func = name.as_ptr() as u64;
-    // All tasks; and by CPU 0 a kprobe is that of all CPUs.
+    // All tasks; and opened on CPU 0, a kprobe is on all CPUs.
     let event = perf::open(&mut attr, Some(0))?;
     perf::attach(event.as_fd(), program.0.as_fd())?;
     Ok(event)

@@ -5,13 +5,12 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use netplumb_model::quantity::{Figure, Item};
+use netplumb_model::quantity::{Figure, FigureKey};
 use netplumb_model::timing::{
     ATTACH_EACH, Attached, Mechanism, OUTSIDE, RELEASE, TimedFunctionInfo,
 };
 
 use super::calibrate::Bench;
-use super::explain;
 use super::hold::Hold;
 use super::instances::{Maker, Probe, Shared};
 use super::runtime::Memory;
@@ -29,7 +28,7 @@ const NEWER: &[(&str, u32)] = &[("fsession", 58), ("fsession_multi", 61)];
 enum Way {
     /// By programs of its own.
     Own(Probe),
-    /// By the one that it shares.
+    /// By the shared program.
     Shared(u32),
 }
 
@@ -42,7 +41,7 @@ pub(super) struct Probes {
     members: Vec<Shared>,
 }
 
-/// What is needed for it, and what becomes known on the way.
+/// What attaching needs, and what it finds out.
 pub(super) struct Climb<'a> {
     pub(super) maker: &'a Maker,
     pub(super) types: &'a Types,
@@ -51,7 +50,7 @@ pub(super) struct Climb<'a> {
     pub(super) attached: &'a mut Attached,
     /// By a function's number, its index for the user.
     pub(super) known: BTreeMap<u32, u32>,
-    /// Why the last of those that could not be attached was refused.
+    /// Why the last function that was refused could not be attached.
     pub(super) last_error: Option<io::Error>,
     /// How long it took to measure the overhead of probes.
     pub(super) calibration_ns: u64,
@@ -75,7 +74,7 @@ impl Climb<'_> {
     /// Attach to all functions that support it, and measure the cost.
     pub(super) fn attach(&mut self, functions: &[&Described], only: Option<Mechanism>) -> Probes {
         let mut probes = Probes::default();
-        // Also where only another is asked for: the boundaries are by trampolines.
+        // Even if only another mechanism is requested: the boundaries use trampolines.
         self.measure(Mechanism::FentryFexit, &[]);
         self.try_newer();
         let mut left: Vec<(&Described, u32)> = functions.iter().copied().zip(1..).collect();
@@ -90,8 +89,8 @@ impl Climb<'_> {
                 _ => self.attach_each(left, mechanism, &mut probes),
             };
             let took_ns = begun.elapsed().as_nanos() as u64 - (self.calibration_ns - measuring_ns);
-            let of = Item::label(mechanism.as_str());
-            let took = Figure::new(&ATTACH_EACH, took_ns as f64).of(of);
+            let of = FigureKey::label(mechanism.as_str());
+            let took = Figure::new(&ATTACH_EACH, took_ns as f64).with_key(of);
             self.attached.figures.push(took);
         }
         // Unused mechanisms are not measured.
@@ -142,18 +141,18 @@ impl Climb<'_> {
         left
     }
 
-    /// By one program for all.
+    /// Attach one program for all.
     fn share<'f>(
         &mut self,
         functions: Vec<(&'f Described, u32)>,
         probes: &mut Probes,
     ) -> Vec<(&'f Described, u32)> {
         let mut members: Vec<_> = functions.iter().map(|(f, id)| Shared::new(f, *id)).collect();
-        // It is all or none: one that is refused keeps the others out.
+        // It is all or none: a refused function keeps the others out.
         if let Err(error) = self.maker.share(&members) {
             let mut refused = None;
             members.retain(|one| {
-                // Without the way itself, one try tells it.
+                // If the way itself is missing, one try shows it.
                 let tried = match &refused {
                     Some(_) => return false,
                     None => self.maker.share(std::slice::from_ref(one)),
@@ -208,7 +207,7 @@ impl Climb<'_> {
         self.refused_for(error);
     }
 
-    /// Measure what a way costs, on functions that do nothing.
+    /// Measure a mechanism's cost, on functions that do nothing.
     fn measure(&mut self, mechanism: Mechanism, beside: &[Shared]) {
         let bench = Bench { beside, ..self.bench };
         let begun = Instant::now();
@@ -231,8 +230,8 @@ impl Climb<'_> {
         }
     }
 
-    /// The same of a program that these share. How long a cookie is looked for depends
-    /// on the function, and is not known of each: it is part of the doubt.
+    /// The same for a program that these share. How long a cookie is looked for depends
+    /// on the function, and is not known for each: it is part of the doubt.
     fn measure_shared(&mut self, members: &[Shared]) {
         let before = self.attached.calibration.len();
         self.measure(Mechanism::KprobeSession, &[]);
@@ -258,8 +257,7 @@ impl Climb<'_> {
     }
 }
 
-/// Whether it is the program or the kernel's configuration that is refused, not a
-/// function.
+/// Whether the program or the kernel's configuration was refused, not a function.
 fn members_fail(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -296,5 +294,20 @@ impl Probes {
             }
         }
         true
+    }
+}
+
+/// Why one function is not timed.
+pub(super) fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(netplumb_sys::errno::ENOTSUPP) => {
+            "more arguments than the kernel can pass to a probe (six on most kernels)".into()
+        }
+        Some(libc::EPERM) => "probes on functions are not permitted (lockdown?)".into(),
+        Some(libc::EBUSY) => "in use by another tracer".into(),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "too many open files: raise `ulimit -n`, or use a smaller --max-functions".into()
+        }
+        _ => error.to_string(),
     }
 }

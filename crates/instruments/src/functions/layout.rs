@@ -58,12 +58,12 @@ pub(super) mod proto {
     pub(crate) const TCP: u32 = made::TCP as u32;
 }
 
-/// Classes that there are: protocol << 3 | direction.
+/// Number of classes: protocol << 3 | direction.
 pub(super) const CLASSES: u32 = made::CLASSES as u32;
-/// Where the hint begins in what is said of a function.
+/// The first bit of a function's hint, in `about`.
 pub(super) const HINT_SHIFT: u32 = made::HINT_SHIFT as u32;
 
-/// Where in a cookie it is what is said of a function, and the argument.
+/// The first bits of `about` and of the argument, in a cookie.
 pub(super) const COOKIE_ABOUT_SHIFT: u32 = made::COOKIE_ABOUT_SHIFT as u32;
 pub(super) const COOKIE_ARGUMENT_SHIFT: u32 = made::COOKIE_ARGUMENT_SHIFT as u32;
 
@@ -80,7 +80,7 @@ pub(super) mod node {
     pub(crate) const OTHER_TASK: u32 = made::NODE_OTHER_TASK as u32;
     pub(crate) const HARDIRQ: u32 = made::NODE_HARDIRQ as u32;
     pub(crate) const SOFTIRQ: u32 = made::NODE_SOFTIRQ as u32;
-    /// So many.
+    /// The number of these nodes.
     pub(crate) const FIXED: u32 = made::NODES_FIXED as u32;
 }
 

@@ -88,8 +88,8 @@ impl Templates {
         Ok(())
     }
 
-    /// A section's memory: before the maps are made what it begins with, after that
-    /// what the programs see. Where it is, and its bytes.
+    /// A section's memory and its size in bytes: the initial contents before the maps
+    /// are made, after that the programs' own.
     pub(super) fn memory(&self, name: &str) -> Result<(NonNull<u8>, usize), LiveError> {
         let map = self.map(name)?;
         let mut bytes = 0;
@@ -158,7 +158,7 @@ impl Template {
     pub(super) fn patch(&mut self, numbers: &BTreeMap<i32, i32>, argument: i16) -> io::Result<()> {
         /// Loads 64 bits from memory.
         const LOAD: u8 = 0x79;
-        /// Takes two instructions, and what follows is no number of ours.
+        /// Takes two instructions, and the second has none of our numbers.
         const LOAD_NUMBER: u8 = 0x18;
         let mut skip = false;
         for insn in &mut self.insns {

@@ -38,7 +38,7 @@ struct functions_cell cells[1] SEC(".data.cells");
 
 struct functions_state state SEC(".data.state");
 
-/* log2(i), and 0 for 0: that of a time's upper bits is its bucket's octave. */
+/* log2(i), and 0 for 0: for a time's upper bits, its bucket's octave. */
 #define LOG4(n) n, n, n, n
 #define LOG16(n) LOG4(n), LOG4(n), LOG4(n), LOG4(n)
 #define LOG64(n) LOG16(n), LOG16(n), LOG16(n), LOG16(n)

@@ -13,19 +13,19 @@ use super::layout::{
 use super::object::Templates;
 use crate::live::LiveError;
 
-/// Cells that there may be altogether: 4 KiB each, and the verifier wants to see
-/// them within 512 MiB.
+/// Maximum number of cells: 4 KiB each, and the verifier wants to see them within 512
+/// MiB.
 const MAX_CELLS: u32 = 1 << 16;
-/// Stacks for tasks that are switched out with calls under way, besides one a CPU.
+/// Stacks for tasks that are switched out with calls under way, in addition to one per CPU.
 const TASK_STACKS: u32 = 256;
 
-/// Where in a stack its first frame says what its root is.
+/// Where in a stack its first frame has its root.
 const ROOT_BYTE: u32 = 24;
 
 /// How large everything is: powers of two, since indices are masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// CPUs that may ever be there.
+    /// Possible CPUs.
     pub(super) cpus: u32,
     /// That, rounded up.
     cpu_slots: u32,
@@ -38,12 +38,12 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// For so many CPUs and functions.
+    /// The shape for a machine and a selection.
     pub(super) fn new(cpus: u32, functions: u32) -> Shape {
         let cpu_slots = cpus.next_power_of_two();
         let functions = functions + 1;
         let row = (functions + layout::CLASSES).next_power_of_two();
-        // A table that a child is found in: 4 bytes for each pair.
+        // The table of children: 4 bytes for each pair.
         let by_table = (1 << 23) / row;
         let wanted = (functions * 16).next_power_of_two().clamp(512, 4096);
         let nodes = wanted.min(MAX_CELLS / cpu_slots).min(by_table).max(64);
@@ -57,7 +57,7 @@ impl Shape {
         }
     }
 
-    /// What stands for the magic numbers, but those of one function.
+    /// Values of the magic numbers, except for one function's.
     pub(super) fn numbers(&self) -> BTreeMap<i32, i32> {
         let mask = |entries: u32| (entries - 1) as i32;
         BTreeMap::from([
@@ -78,8 +78,7 @@ impl Shape {
     }
 }
 
-/// The memory, shared with the programs: it is read and written as it is, since
-/// nothing stops them.
+/// The memory, shared with the programs: it is accessed while they run.
 #[derive(Debug)]
 pub(super) struct Memory {
     shape: Shape,
@@ -92,7 +91,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Size the object's sections, fill in what they begin with, and make them.
+    /// Size the object's sections, fill in the initial contents, and make them.
     pub(super) fn make(
         templates: &mut Templates,
         shape: Shape,
@@ -149,8 +148,8 @@ impl Memory {
     /// Write the initial contents.
     fn begin(&self) {
         let shape = self.shape;
-        // SAFETY: the sections are as large as the shape says, and zero; no program
-        // is attached yet.
+        // SAFETY: the sections are as large as the shape, and zero; no program is
+        // attached yet.
         unsafe {
             let state = self.state.as_ptr();
             (*state).next_node = node::FIXED;
@@ -158,11 +157,11 @@ impl Memory {
             for cpu in 0..shape.cpu_slots {
                 let stack = shape.task_stack(cpu);
                 (*self.cpus.as_ptr().add(cpu as usize)).current = stack;
-                // Until the first switch nobody knows better.
+                // Correct until the first switch.
                 let root = self.stacks.as_ptr().add((stack * STACK_BYTES + ROOT_BYTE) as usize);
                 root.cast::<u64>().write(u64::from(node::TASK));
             }
-            // What is called from these is no other node.
+            // What is called from these nodes stays in them.
             let row = 1_usize << shape.row_shift;
             for same in [node::IGNORED, node::LOST] {
                 for function in 0..row {
@@ -173,19 +172,19 @@ impl Memory {
         }
     }
 
-    /// Set the cost of a boundary outside of what it measures.
+    /// Set a boundary's cost outside of its own measurement.
     pub(super) fn set_outside(&self, ns: u64) {
         // SAFETY: the section is there as long as the object, which outlives this.
         unsafe { (&raw mut (*self.state.as_ptr()).outside_ns).write_volatile(ns) }
     }
 
-    /// So many entries and exits are to be recorded for per-packet traces.
+    /// Set how many entries and exits are recorded for per-packet traces.
     pub(super) fn set_telling(&self, steps: u64) {
         // SAFETY: as above.
         unsafe { (&raw mut (*self.state.as_ptr()).telling).write_volatile(steps) }
     }
 
-    /// Nodes that there are.
+    /// Number of nodes so far.
     pub(super) fn node_count(&self) -> u32 {
         // SAFETY: as above.
         let next = unsafe { (&raw const (*self.state.as_ptr()).next_node).read_volatile() };

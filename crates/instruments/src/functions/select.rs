@@ -43,15 +43,14 @@ const NEVER_PREFIXES: &[&str] = &["__bpf_", "bpf_", "__bpf", "ftrace_", "trace_"
 const LAYERS: &[&str] =
     &["transport", "network", "socket", "link", "driver", "application", "netfilter"];
 
-/// The selection.
 #[derive(Debug, Default)]
 pub(super) struct Chosen<'a> {
     /// The functions, the most relevant first.
     pub(super) functions: Vec<&'a Described>,
-    /// Those that can't be timed, with the reason.
+    /// Functions that can't be timed, with the reason.
     pub(super) refused: BTreeMap<String, String>,
     /// Left out, since there is a limit.
-    pub(super) shed: Vec<String>,
+    pub(super) over_budget: Vec<String>,
 }
 
 /// Information about symbols, in addition to BTF.
@@ -59,7 +58,7 @@ pub(super) struct Chosen<'a> {
 pub(super) struct Symbols {
     /// Names of functions of the running kernel; empty if they are not known.
     present: HashSet<String>,
-    /// Those that can be traced; empty if they are not known.
+    /// Functions that can be traced; empty if they are not known.
     traceable: HashSet<String>,
 }
 
@@ -94,7 +93,7 @@ impl Symbols {
         Symbols { present, traceable }
     }
 
-    /// Why a function can't be timed, as far as is known beforehand.
+    /// Why a function can't be timed, if that is known beforehand.
     fn refuse(&self, name: &str) -> Option<String> {
         if never(name) {
             return Some("needed by the probe itself".into());
@@ -185,7 +184,7 @@ pub(super) fn choose<'a>(
         && selection.patterns.is_empty()
         && selection.layers.is_empty();
     if nothing_else && !selection.discover {
-        // First those without which there are no such classes.
+        // First the functions that decide forwarding and echo.
         let deciding = super::types::FORWARD.iter().chain(super::types::ECHO);
         let usual = netplumb_kernel::path_rules::common_path();
         for function in deciding.copied().chain(usual).filter_map(|name| types.find(name)) {
@@ -207,13 +206,13 @@ pub(super) fn choose<'a>(
         max => max,
     } as usize;
     if chosen.functions.len() > max {
-        let shed = chosen.functions.split_off(max);
-        chosen.shed = shed.iter().rev().map(|f| f.name.clone()).collect();
+        let over_budget = chosen.functions.split_off(max);
+        chosen.over_budget = over_budget.iter().rev().map(|f| f.name.clone()).collect();
     }
     Ok(chosen)
 }
 
-/// Functions with an skb as a parameter, by layer, and within one those first whose names say what
+/// Functions with an skb as a parameter, by layer, and in each first those whose names show what
 /// they do with it.
 fn discover<'a>(
     types: &'a Types,
@@ -241,7 +240,7 @@ fn discover<'a>(
 mod tests {
     use super::*;
 
-    /// Check what fits a pattern.
+    /// Check what a pattern matches.
     #[test]
     fn patterns_match() {
         for (pattern, name, fits) in [
@@ -270,15 +269,15 @@ mod tests {
     }
 
     fn types(names: &[&str]) -> Types {
-        Types::of(names.iter().zip(1..).map(|(n, id)| described(n, id)).collect())
+        Types::from_functions(names.iter().zip(1..).map(|(n, id)| described(n, id)).collect())
     }
 
     fn no_layer(_: &str, _: Option<&str>) -> Option<String> {
         None
     }
 
-    /// Check that what can't be timed is said with the reason, and that the least
-    /// telling of a recording's functions are shed first.
+    /// Check that what can't be timed is reported with the reason, and that a
+    /// recording's least useful functions are shed first.
     #[test]
     fn refused_and_shed() {
         let types = types(&["a", "b", "c", "inlined", "cloned", "untraced", "__rcu_read_lock"]);
@@ -296,13 +295,13 @@ mod tests {
         let chosen = choose(&selection, &types, &symbols, &no_layer).unwrap();
         let names: Vec<_> = chosen.functions.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["c", "a"]);
-        assert_eq!(chosen.shed, ["b"]);
+        assert_eq!(chosen.over_budget, ["b"]);
         let refused: Vec<_> = chosen.refused.keys().map(String::as_str).collect();
         assert_eq!(refused, ["__rcu_read_lock", "absent", "cloned", "inlined", "untraced"]);
     }
 
     /// Check that where nothing is asked for the usual way comes first, and what takes
-    /// packets follows; that discovery alone is discovery alone.
+    /// packets follows; that discovery alone adds no others.
     #[test]
     fn the_usual_way_first() {
         let types = types(&["tcp_x_rcv", "ip_output", "udp_sendmsg"]);
@@ -318,8 +317,7 @@ mod tests {
         assert_ne!(discovered, usual);
     }
 
-    /// Check that discovery takes those of the network that say what they do before
-    /// others.
+    /// Check that discovery prefers network functions whose names show what they do.
     #[test]
     fn discovery_prefers_the_path() {
         let types = types(&["skb_set_owner", "ip_rcv", "e1000_xmit_frame", "aa_sk", "udp_rcv"]);
@@ -341,7 +339,7 @@ mod tests {
         assert_eq!(names, ["udp_rcv", "ip_rcv", "e1000_xmit_frame", "skb_set_owner"]);
     }
 
-    /// Check that a pattern or layer that nothing fits is an error.
+    /// Check that a pattern or layer without a match is an error.
     #[test]
     fn nothing_fits() {
         let types = types(&["a"]);

@@ -1,6 +1,6 @@
 //! One program on the entries and returns of many functions, by fprobe: from Linux 6.10
-//! (commit 535a3692ba72), where the kernel has CONFIG_FPROBE. Which function it is, its
-//! cookie tells.
+//! (commit 535a3692ba72), where the kernel has CONFIG_FPROBE. Its cookie shows which
+//! function it is.
 
 use std::ffi::CString;
 use std::io;
@@ -48,7 +48,7 @@ pub(super) fn missed(link: &OwnedFd) -> Option<u64> {
     let mut info = sys::bpf_link_info::default();
     let mut size = size_of_val(&info) as u32;
     // SAFETY: the kernel writes no more than `size` bytes. All pointers within are NULL.
-    // What is no link of BPF's is refused.
+    // Other descriptors are refused.
     let result =
         unsafe { sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut size) };
     if result != 0 || info.type_ != sys::BPF_LINK_TYPE_KPROBE_MULTI {

@@ -1,8 +1,8 @@
 //! Per-packet traces: entries and exits of calls, from a ring buffer.
 //!
-//! A trace is the work of one thread on a packet, from the first timed function that has it until
-//! that returns, with the softirqs on top: over loopback and veth that is all the way into the
-//! other socket. Work by another thread is another trace.
+//! A trace is the work of one thread on a packet, from the entry of the first timed function with
+//! it to its return, with the softirqs on top: over loopback and veth that is all the way into
+//! the other socket. Work by another thread is another trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
@@ -61,7 +61,7 @@ pub(super) fn steps(
     mut node: impl FnMut(u32) -> Option<(TimedNode, String)>,
 ) -> Vec<Step> {
     raw.sort_by_key(|r| r.at_ns);
-    // By thread: what is under way, and as part of which packet.
+    // By thread: what is under way, and for which packet.
     let mut open: BTreeMap<u32, Vec<(RawStep, u32)>> = BTreeMap::new();
     let mut next = 0;
     let mut whole = BTreeSet::new();
@@ -151,10 +151,10 @@ mod tests {
             };
             Some((node, format!("f{id}")))
         };
-        let told: Vec<_> = steps(all, 1, node)
+        let found: Vec<_> = steps(all, 1, node)
             .into_iter()
             .map(|s| (s.packet, s.name, s.begin_ns, s.duration_ns))
             .collect();
-        assert_eq!(told, [(0, "f1".to_string(), 10, 10), (0, "f2".to_string(), 12, 3)]);
+        assert_eq!(found, [(0, "f1".to_string(), 10, 10), (0, "f2".to_string(), 12, 3)]);
     }
 }

@@ -15,10 +15,10 @@ pub(super) struct Tree {
     shape: Shape,
     /// By a function's number in the kernel, its index for the user.
     functions: BTreeMap<u32, u32>,
-    /// By a node's number in the kernel, what it is.
-    known: Vec<Known>,
+    /// Nodes by their number in the kernel.
+    known: Vec<KnownNode>,
     nodes: Vec<TimedNode>,
-    /// Those of them that are called within an RCU read section.
+    /// Nodes that are called within an RCU read section.
     nested: Vec<u32>,
     /// Words of the cells, by CPU and node; grown as nodes are.
     before: Vec<Vec<[u64; CELL_WORDS]>>,
@@ -26,17 +26,17 @@ pub(super) struct Tree {
 
 /// The node of the result for a node in the kernel.
 #[derive(Debug, Clone, Copy)]
-struct Known {
-    /// Its index among the user's, or that of the nearest above it.
+struct KnownNode {
+    /// Its index among the user's, or the index of the nearest above it.
     index: Option<u32>,
-    /// Whether it is itself there.
+    /// Whether the node itself is there, not only one above it.
     own: bool,
     context: Context,
 }
 
 /// The results of a window.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct WindowTimes {
     pub(super) nodes: Vec<TimedNode>,
     pub(super) nested: Vec<u32>,
     pub(super) functions: Vec<NodeTimes>,
@@ -60,7 +60,7 @@ impl Tree {
     fn grow(&mut self, memory: &Memory) {
         for id in self.known.len() as u32..memory.node_count() {
             let raw = memory.node(id);
-            // It has been taken, but not filled in yet: the next time.
+            // It has been allocated, but not filled in yet: wait for the next reading.
             if raw.parent == 0 {
                 break;
             }
@@ -69,11 +69,11 @@ impl Tree {
         }
     }
 
-    fn add(&mut self, raw: Node) -> Known {
+    fn add(&mut self, raw: Node) -> KnownNode {
         let above = self.known[raw.parent as usize];
         let Some(&function) = self.functions.get(&raw.function) else {
             // A class, or calibration's.
-            return Known { own: false, ..above };
+            return KnownNode { own: false, ..above };
         };
         let (direction, proto) = class(raw.class);
         if raw.hint & NESTED != 0 {
@@ -86,11 +86,11 @@ impl Tree {
             proto,
             context: above.context,
         });
-        Known { index: Some(self.nodes.len() as u32 - 1), own: true, context: above.context }
+        KnownNode { index: Some(self.nodes.len() as u32 - 1), own: true, context: above.context }
     }
 
     /// What a node in the kernel is for the user, if it is a function.
-    pub(super) fn told(&mut self, memory: &Memory, id: u32) -> Option<&TimedNode> {
+    pub(super) fn node(&mut self, memory: &Memory, id: u32) -> Option<&TimedNode> {
         self.grow(memory);
         let known = self.known.get(id as usize).filter(|k| k.own)?;
         self.nodes.get(known.index? as usize)
@@ -110,10 +110,13 @@ impl Tree {
     }
 
     /// Close the window: counts since it was opened, or since the last call.
-    pub(super) fn close(&mut self, memory: &Memory) -> Seen {
+    pub(super) fn close(&mut self, memory: &Memory) -> WindowTimes {
         self.grow(memory);
-        let mut seen =
-            Seen { nodes: self.nodes.clone(), nested: self.nested.clone(), ..Default::default() };
+        let mut seen = WindowTimes {
+            nodes: self.nodes.clone(),
+            nested: self.nested.clone(),
+            ..Default::default()
+        };
         let mut sums = Sums::default();
         for (id, known) in (0..).zip(&self.known) {
             if !known.own && id != node::LOST {
@@ -126,7 +129,7 @@ impl Tree {
                 memory.forget_extremes(cpu, id);
                 let before = &mut self.before[cpu as usize];
                 sums.add(&now, before.get(id as usize));
-                // Those that are new are at the end, one after the other.
+                // New ones are at the end, one after the other.
                 if before.len() <= id as usize {
                     before.resize(id as usize + 1, [0; CELL_WORDS]);
                 }
@@ -146,8 +149,8 @@ impl Tree {
     }
 }
 
-impl Seen {
-    /// A stretch was counted where it was: it was one of all callers too.
+impl WindowTimes {
+    /// An interruption was counted in the interrupted function: it interrupted all callers, too.
     fn sum_interruptions(&mut self) {
         let mut all = vec![0; self.nodes.len()];
         for times in &self.functions {
@@ -202,7 +205,7 @@ impl Sums {
 
     fn add(&mut self, now: &[u64; CELL_WORDS], before: Option<&[u64; CELL_WORDS]>) {
         for (word, sum) in self.words.iter_mut().enumerate() {
-            // Lost updates can make it less than it was, if only just.
+            // Lost updates can make it slightly less than it was.
             *sum += now[word].saturating_sub(before.map_or(0, |b| b[word]));
         }
         self.max_ns = self.max_ns.max(now[cell::MAX]);
@@ -230,7 +233,7 @@ impl Sums {
 }
 
 /// A node that was there from the beginning.
-fn root(id: u32) -> Known {
+fn root(id: u32) -> KnownNode {
     let context = match id {
         node::OTHER_TASK => Context::OtherTask,
         node::HARDIRQ => Context::Hardirq,
@@ -238,10 +241,10 @@ fn root(id: u32) -> Known {
             .and_then(|vector| Softirq::ALL.get(vector as usize))
             .map_or(Context::Task, |vector| Context::Softirq(*vector)),
     };
-    Known { index: None, own: false, context }
+    KnownNode { index: None, own: false, context }
 }
 
-/// A class as the programs have it.
+/// A class as the programs encode it.
 fn class(class: u32) -> (Direction, Option<Proto>) {
     let direction = match class & 7 {
         direction::TX => Direction::Tx,
@@ -335,7 +338,7 @@ mod tests {
             context: Context::Task,
         };
         let of = |node, interruptions| NodeTimes { node, times: Times::default(), interruptions };
-        let mut seen = Seen {
+        let mut seen = WindowTimes {
             nodes: vec![timed(None, 0), timed(Some(0), 1), timed(Some(1), 2)],
             functions: vec![of(0, 1), of(1, 0), of(2, 3)],
             ..Default::default()

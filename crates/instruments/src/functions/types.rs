@@ -32,11 +32,11 @@ pub(super) enum Takes {
 /// A function that can be selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Described {
-    /// Its symbol.
+    /// The symbol, by which tracing names it.
     pub(super) name: String,
     /// Its module, by index into [`Types::modules`].
     pub(super) module: Option<usize>,
-    /// Its number.
+    /// Its number in the BTF of its module or of the kernel.
     pub(super) id: u32,
     /// Arguments.
     pub(super) arguments: u8,
@@ -49,7 +49,7 @@ pub(super) struct Described {
 /// A module with type information.
 #[derive(Debug)]
 pub(super) struct Module {
-    /// Its name.
+    /// As in `/sys/kernel/btf`.
     pub(super) name: String,
     /// Its type information.
     pub(super) fd: OwnedFd,
@@ -96,7 +96,7 @@ impl Btf {
         }
     }
 
-    /// What a type points to, if it is one of these.
+    /// What a type points to, if that is one of [`Takes`].
     fn pointee(&self, mut id: u32) -> Option<Takes> {
         let mut pointers = 0;
         for _ in 0..8 {
@@ -127,13 +127,13 @@ impl Btf {
         if kind != KIND_FUNC_PROTO {
             return None;
         }
-        // SAFETY: the parameters of a prototype follow it, so many.
+        // SAFETY: a prototype is followed by its `count` parameters.
         let parameters = unsafe {
             let first = ptr::from_ref(prototype).add(1).cast::<sys::btf_param>();
             std::slice::from_raw_parts(first, count)
         };
         let takes: Vec<_> = parameters.iter().map(|p| self.pointee(p.type_)).collect();
-        // A socket is always what it is; an skb may have no header yet.
+        // A socket is always complete; an skb may have no header yet.
         let first = |wanted: &[Takes]| {
             let at = takes.iter().position(|t| t.is_some_and(|t| wanted.contains(&t)))?;
             Some((at as u8, takes[at]?))
@@ -181,9 +181,9 @@ impl Types {
         Ok(types)
     }
 
-    /// Only these, for tests.
+    /// Only these functions, for tests.
     #[cfg(test)]
-    pub(super) fn of(functions: Vec<Described>) -> Types {
+    pub(super) fn from_functions(functions: Vec<Described>) -> Types {
         let names = functions.iter().enumerate();
         Types {
             names: names.map(|(index, f)| (f.name.clone(), index)).collect(),
@@ -227,7 +227,7 @@ impl Types {
         };
         let mut size = size_of_val(&info) as u32;
         // SAFETY: the kernel writes no more than `size` bytes, and the name into the
-        // buffer that it was told of.
+        // buffer that it was given.
         let result =
             unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size) };
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
@@ -267,7 +267,7 @@ impl Types {
     }
 }
 
-/// Where a received packet becomes one that is forwarded.
+/// Where a received packet becomes a forwarded one.
 pub(super) const FORWARD: &[&str] = &[
     "ip_forward",
     "ip6_forward",
@@ -276,13 +276,13 @@ pub(super) const FORWARD: &[&str] = &[
     "neigh_xmit",
     "nf_flow_queue_xmit",
 ];
-/// Where it becomes one that is answered.
+/// Where a received packet becomes an answered one.
 pub(super) const ECHO: &[&str] = &["icmp_echo", "icmpv6_echo_reply"];
 
-/// What a function does with a packet, by its name; `direction::OTHER` where that
-/// does not tell. Decides the direction of a packet that is first seen there or
-/// below, in a task; in a softirq it is the softirq that tells, but for packets
-/// that are forwarded or answered.
+/// What a function does with a packet, by its name; `direction::OTHER` where that does
+/// not show. Decides the direction of a packet that is first seen there or below, in a
+/// task; in a softirq the softirq decides, except for packets that are forwarded or
+/// answered.
 pub(super) fn hint(name: &str) -> u32 {
     const RX: &[&str] = &[
         "recv",
@@ -315,7 +315,7 @@ pub(super) fn hint(name: &str) -> u32 {
         "tcp_push",
         "tcp_write",
     ];
-    // By the word that a clone is of.
+    // By the original's name, for a clone.
     let base = name.split('.').next().unwrap_or(name);
     if FORWARD.contains(&base) {
         return direction::FORWARD;
@@ -337,7 +337,7 @@ pub(super) fn hint(name: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// Check what is read off names.
+    /// Check the hints from names.
     #[test]
     fn names_tell_the_direction() {
         for (name, expected) in [

@@ -16,7 +16,7 @@ pub fn debug_file(path: Option<&Path>, file: &[u8]) -> Option<Vec<u8>> {
     bounded(&debug_path(path, build_id(file), || debug_link(file))?)
 }
 
-/// Where it is, of a file with this build ID and debug link.
+/// The path of the debug file, for this build ID and debug link.
 pub(super) fn debug_path(
     path: Option<&Path>,
     id: Option<String>,
@@ -35,7 +35,7 @@ pub(super) fn debug_path(
         [folder.to_path_buf(), folder.join(".debug"), global]
             .iter()
             .map(|folder| folder.join(&name))
-            // The addresses of another build differ.
+            // Another build has other addresses.
             .find(|found| bounded(found).is_some_and(|b| debug_link_checksum(&b) == checksum))
     })
 }

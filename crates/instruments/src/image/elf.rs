@@ -21,7 +21,7 @@ const MAX_DEBUGDATA_BYTES: u64 = 256 << 20;
 /// More symbols than any real file has.
 const MAX_FUNCTIONS: usize = 4 << 20;
 
-/// A file is no ELF file, or makes no sense.
+/// A file is not an ELF file, or damaged.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {why}")]
 pub struct ImageError {
@@ -31,7 +31,7 @@ pub struct ImageError {
 
 pub(super) type Elf<'data, R = &'data [u8]> = ElfFile64<'data, LittleEndian, R>;
 
-/// The build ID of an ELF file, in hexadecimal: what its debug file is called by.
+/// The build ID of an ELF file, in hexadecimal: the name of its debug file.
 pub fn build_id(file: &[u8]) -> Option<String> {
     id_of(&Elf::parse(file).ok()?)
 }
@@ -63,8 +63,8 @@ pub(super) fn image(name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<Ima
     for (start, end, name) in stubs(&elf) {
         functions.fill(start, end, name);
     }
-    // What has no name has an unwind table entry, which says where it begins and
-    // ends: it is a function of its own, and not the end of the one before.
+    // Code without a name has an unwind table entry with its bounds: it is a function
+    // of its own, and not the end of the one before.
     for (start, end) in frames {
         functions.fill(start, end, at_address(start));
     }
@@ -84,8 +84,8 @@ pub(super) fn debugdata<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Option
     unpack(Compression::Xz, packed, MAX_DEBUGDATA_BYTES).ok()
 }
 
-/// Whether a file is to be run: it has a fixed place, asks for an interpreter, or says that
-/// it is a program without one (DF_1_PIE of binutils' include/elf/common.h).
+/// Whether a file is a program: it has a fixed place, asks for an interpreter, or is marked
+/// as a program without one (DF_1_PIE of binutils' include/elf/common.h).
 fn is_program(elf: &Elf<'_>) -> bool {
     let (endian, data) = (elf.endian(), elf.data());
     let segments = elf.elf_program_headers();
@@ -100,10 +100,10 @@ fn is_program(elf: &Elf<'_>) -> bool {
 }
 
 /// A symbol of code.
-struct Named {
+struct CodeSymbol {
     start: u64,
     size_bytes: u64,
-    /// It is said to be a function, not just a place.
+    /// Its type is function: it is not just a place.
     function: bool,
     name: String,
     /// The end of its section, which it does not go beyond.
@@ -111,7 +111,7 @@ struct Named {
 }
 
 /// The symbols of `from`, an ELF file with the addresses of `of`.
-fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
+fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<CodeSymbol>) {
     let code = code(of);
     let tables = [from.symbol_table(), from.dynamic_symbol_table()];
     for symbol in tables.iter().flatten().flat_map(ObjectSymbolTable::symbols) {
@@ -131,7 +131,7 @@ fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
         if name.is_empty() || name.starts_with('$') {
             continue;
         }
-        named.push(Named {
+        named.push(CodeSymbol {
             start,
             size_bytes: symbol.size(),
             function,
@@ -163,8 +163,8 @@ struct Functions {
 }
 
 impl Functions {
-    /// Add symbols: functions first, and mere places where there is none.
-    fn add_symbols(&mut self, mut named: Vec<Named>, frames: &[(u64, u64)]) {
+    /// Add symbols: functions first, and mere places where no function is.
+    fn add_symbols(&mut self, mut named: Vec<CodeSymbol>, frames: &[(u64, u64)]) {
         named.sort_by(|a, b| {
             (!a.function, a.start, plainness(&a.name), &a.name).cmp(&(
                 !b.function,
@@ -199,7 +199,7 @@ impl Functions {
         }
     }
 
-    /// Add a function, as far as there is none.
+    /// Add a function where none is yet.
     fn fill(&mut self, start: u64, end: u64, name: String) {
         let before = self.by_start.range(..=start).next_back();
         if before.is_some_and(|(_, (end, _))| *end > start) {
@@ -220,10 +220,10 @@ impl Functions {
     }
 }
 
-/// Of several names for one place the plainest is shown: `write`, not `__write`.
+/// The plainest of several names for one place is shown: `write`, not `__write`.
 pub(super) fn plainness(name: &str) -> (usize, usize) {
     let underscores = name.len() - name.trim_start_matches('_').len();
-    // What glibc calls a function by from inside (include/libc-symbols.h).
+    // glibc's internal name of a function (include/libc-symbols.h).
     if name.starts_with("__GI_") {
         return (usize::MAX, name.len());
     }
@@ -231,7 +231,7 @@ pub(super) fn plainness(name: &str) -> (usize, usize) {
     (if mangled { 0 } else { underscores }, name.len())
 }
 
-/// The stubs that calls of other files' functions go through: `foo@plt`.
+/// Stubs for calls of other files' functions: `foo@plt`.
 pub(super) fn stubs<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Vec<(u64, u64, String)> {
     let mut slots: HashMap<u64, String> = HashMap::new();
     let table = elf.dynamic_symbol_table();
@@ -299,7 +299,7 @@ pub(super) fn frames<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Vec<(u64,
     frames
 }
 
-/// What addresses in unwind tables may be relative to.
+/// Bases of relative addresses in unwind tables.
 pub(super) fn bases<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>) -> BaseAddresses {
     let address_of = |name: &str| elf.section_by_name(name).map_or(0, |s| s.address());
     BaseAddresses::default()

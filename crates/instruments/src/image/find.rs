@@ -1,9 +1,9 @@
-//! The functions at some addresses of an ELF file, without those at all others.
+//! Finds the functions at some addresses of an ELF file, without reading all others.
 //!
 //! A profile meets some hundred addresses of files that have a million symbols. Each batch of
 //! addresses takes one pass over the symbols: nothing is sorted, only names of what is found are
-//! read, and of the file nothing is kept in memory. What is found is what
-//! [`Image::read`](super::Image::read) has at these addresses.
+//! read, and of the file nothing is kept in memory. The result equals
+//! [`Image::read`](super::Image::read) at these addresses.
 
 use std::fs::File;
 use std::io::Cursor;
@@ -21,8 +21,8 @@ use object::read::{ReadCache, ReadCacheOps};
 use object::{LittleEndian, Object, ObjectSection, ReadRef};
 
 use super::debug::debug_path;
+use super::dwarf::{LinesError, MAX_DWARF_BYTES, link_of};
 use super::elf::{self, Elf, plainness};
-use super::lines::{LinesError, MAX_DWARF_BYTES, link_of};
 use super::{ImageFunction, Segment, address_of, at_address};
 
 /// Larger tables of symbols are not read: no real file has one.
@@ -41,7 +41,7 @@ pub struct Finder {
     content: Content,
     /// Its symbols, if they are in another file.
     debug: Option<File>,
-    /// Those that it carries in a section.
+    /// Symbols that it carries in a section (`.gnu_debugdata`).
     carried: Option<Vec<u8>>,
     segments: Vec<Segment>,
     id: Option<String>,
@@ -49,7 +49,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Of an open file, which was at `path`; none of what is no ELF file of 64 bits.
+    /// For an open file, which was at `path`; none if it is not a 64-bit ELF file.
     pub fn of_file(file: &Rc<File>, path: &Path) -> Option<Finder> {
         let cache = ReadCache::new(&**file);
         let elf = parse(&cache)?;
@@ -65,7 +65,7 @@ impl Finder {
         })
     }
 
-    /// Of what is in memory.
+    /// For a file in memory.
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Option<Finder> {
         let elf = Elf::parse(&bytes[..]).ok()?;
         let (carried, segments) = (elf::debugdata(&elf), elf::segments(&elf));
@@ -92,7 +92,7 @@ impl Finder {
         self.machine == machine
     }
 
-    /// The address of what is at an offset of the file, if code is there.
+    /// The address of the code at an offset of the file, if code is there.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         address_of(&self.segments, offset)
     }
@@ -128,8 +128,8 @@ impl Finder {
         found.map(|found| found.map(ImageFunction::from)).collect()
     }
 
-    /// The same, of very many addresses: those of one function share its name.
-    pub fn find_all(&self, addresses: &[u64]) -> Vec<Option<Found>> {
+    /// The same for very many addresses: in one function, they share its name.
+    pub fn find_all(&self, addresses: &[u64]) -> Vec<Option<FileFunction>> {
         let mut asked = addresses.to_vec();
         asked.sort_unstable();
         asked.dedup();
@@ -146,7 +146,7 @@ impl Finder {
         &self,
         cache: &ReadCache<R>,
         asked: &[u64],
-    ) -> Option<Vec<Option<Found>>> {
+    ) -> Option<Vec<Option<FileFunction>>> {
         let elf = parse(cache)?;
         let code = elf::code(&elf);
         let mut symbols = Symbols::new(asked, &code);
@@ -201,7 +201,7 @@ impl Finder {
     }
 }
 
-/// An ELF file of which little is read, unless its tables are larger than any real one's.
+/// Read little of an ELF file; none if its tables are larger than any real one's.
 fn parse<R: ReadCacheOps>(cache: &ReadCache<R>) -> Option<Elf<'_, &ReadCache<R>>> {
     let header = object::elf::FileHeader64::<LittleEndian>::parse(cache).ok()?;
     let endian = header.endian().ok()?;
@@ -224,22 +224,22 @@ fn in_stubs<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>, address: u64) -> bool
 
 /// A function at an address of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FileFunction {
     /// Its first byte.
     pub start: u64,
-    /// The byte after its last.
+    /// The address after its last byte.
     pub end: u64,
     /// Its symbol, as the file has it.
     pub name: Rc<str>,
 }
 
-impl From<Found> for ImageFunction {
-    fn from(found: Found) -> ImageFunction {
+impl From<FileFunction> for ImageFunction {
+    fn from(found: FileFunction) -> ImageFunction {
         ImageFunction { start: found.start, end: found.end, name: found.name.as_ref().into() }
     }
 }
 
-/// From where to where a function is.
+/// The bounds of a function.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     start: u64,
@@ -251,22 +251,22 @@ impl Extent {
         (self.start..self.end).contains(&address)
     }
 
-    fn called(self, name: &Rc<str>) -> Found {
-        Found { start: self.start, end: self.end, name: Rc::clone(name) }
+    fn called(self, name: &Rc<str>) -> FileFunction {
+        FileFunction { start: self.start, end: self.end, name: Rc::clone(name) }
     }
 }
 
-/// What symbols say of addresses.
+/// Symbols near addresses.
 struct Symbols<'a> {
     /// Ascending.
     asked: &'a [u64],
     code: &'a [(u64, u64)],
     functions: Nearest,
-    /// What is not said to be a function, just a place.
+    /// Symbols without a function's type: just places.
     places: Nearest,
 }
 
-/// The symbols of one kind next to addresses, by the index of these.
+/// The symbols of one kind next to addresses, by the address's index.
 struct Nearest {
     /// The last that begins at the address or before it.
     last: Vec<Option<Last>>,
@@ -282,7 +282,7 @@ struct Last {
     size_bytes: u64,
     /// The plainest that was read.
     name: Option<Rc<str>>,
-    /// Those of the table at hand whose names are not read yet.
+    /// Symbols of the current table whose names are not read yet.
     unread: Vec<usize>,
 }
 
@@ -347,7 +347,7 @@ impl<'a> Symbols<'a> {
         }
     }
 
-    /// What is nearest to one address may be nearest to the one beside it as well.
+    /// What is nearest to one address may be nearest to its neighbour, too.
     fn spread(&mut self) {
         for of in [&mut self.functions, &mut self.places] {
             let mut before: Option<Last> = None;
@@ -392,7 +392,7 @@ impl Nearest {
         }
     }
 
-    /// The last function before or at an address, by the index of that, and its name.
+    /// The last function before or at an address, by the address's index, and its name.
     fn extent(
         &self,
         at: usize,
@@ -417,7 +417,7 @@ impl Nearest {
     }
 }
 
-/// The unwind table, which says where functions without a symbol begin and end.
+/// The unwind table, with the bounds of functions without a symbol.
 enum Frames<'data> {
     /// With an index.
     Indexed {

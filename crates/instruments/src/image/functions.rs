@@ -10,7 +10,7 @@ use netplumb_model::arch::Arch;
 use object::elf::EM_AARCH64;
 use object::read::elf::{ElfFile64, FileHeader};
 
-use super::lines::{Entry, LinesError, Patience, Slice, has_lines, sections};
+use super::dwarf::{Entry, LinesError, Patience, Slice, has_lines, sections};
 use super::{debug_file, readable};
 
 /// References and types that stand for each other, at most.
@@ -23,7 +23,7 @@ fn dwarf_registers(arch: Arch) -> &'static [u8] {
     }
 }
 
-/// The architecture of a file's code: those of others run in no guest.
+/// The architecture of a file's code: files of others run in no guest.
 fn arch_of(file: &[u8]) -> Result<Arch, LinesError> {
     let elf = ElfFile64::<object::LittleEndian>::parse(file)
         .map_err(|e| LinesError::Damaged(e.to_string()))?;
@@ -38,7 +38,7 @@ const MOST_LISTED: usize = 8;
 const MAX_WITHIN: usize = 4;
 
 /// The prototypes of functions, by the addresses at which they begin. `file` is the ELF file with the
-/// debug information. It is given up as soon as `go_on` says no.
+/// debug information. It stops as soon as `go_on` returns false.
 ///
 /// # Errors
 /// The debug information is damaged, or took too long.
@@ -53,7 +53,7 @@ pub fn prototypes(
     }
     let arch = arch_of(file)?;
     each_unit(file, go_on, &mut |all, unit, patience| {
-        let of = Reader { arch, ..Reader::of(all, unit)? };
+        let of = Reader { arch, ..Reader::new(all, unit)? };
         let mut entries = unit.entries();
         while let Some(entry) = entries.next_dfs()? {
             patience.step()?;
@@ -85,7 +85,7 @@ pub fn inlined_into(
 ) -> Result<BTreeSet<String>, LinesError> {
     let mut found = BTreeSet::new();
     each_unit(file, go_on, &mut |all, unit, patience| {
-        let of = Reader::of(all, unit)?;
+        let of = Reader::new(all, unit)?;
         let mut entries = unit.entries();
         // The function that has code, and how deep it is.
         let mut within: Option<(isize, UnitOffset)> = None;
@@ -111,13 +111,13 @@ pub fn inlined_into(
         }
         Ok(())
     })?;
-    // Of a function that was inlined into others that were, only those have code.
+    // Callers that were inlined in turn have no code of their own.
     found.remove(name);
     Ok(found)
 }
 
-/// The functions that one of a file was inlined into, in words; `path` is where the file is. Nothing, if it
-/// was not or nobody knows.
+/// The functions that a file's function was inlined into, in words; `path` is the file's. None if it was
+/// not inlined, or that is not known.
 pub(crate) fn inlined_in_words(
     path: Option<&Path>,
     file: &[u8],
@@ -174,7 +174,7 @@ fn each_unit(
 struct Reader<'r, 'a> {
     dwarf: &'r Dwarf<'a>,
     unit: &'r Unit<Slice<'a>>,
-    /// Its calls are those of C and C++, not only those of integers and pointers.
+    /// It follows C's calling convention for all types, not only integers and pointers.
     is_c: bool,
     /// GCC made it.
     is_gnu: bool,
@@ -183,7 +183,7 @@ struct Reader<'r, 'a> {
 }
 
 impl<'r, 'a> Reader<'r, 'a> {
-    fn of(dwarf: &'r Dwarf<'a>, unit: &'r Unit<Slice<'a>>) -> Result<Self, LinesError> {
+    fn new(dwarf: &'r Dwarf<'a>, unit: &'r Unit<Slice<'a>>) -> Result<Self, LinesError> {
         let mut entries = unit.entries();
         let root = entries.next_dfs()?;
         let language = root.and_then(|root| root.attr_value(gimli::DW_AT_language));
@@ -211,7 +211,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         Ok(of)
     }
 
-    /// An entry, and those of the same unit that it is an instance of.
+    /// An entry, and the entries of the same unit that it is an instance of.
     fn chain(&self, entry: &Entry<'a>) -> Result<Vec<Entry<'a>>, LinesError> {
         let mut all = vec![entry.clone()];
         while all.len() < MAX_STEPS
@@ -318,7 +318,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         Ok(Place::Nowhere)
     }
 
-    /// As it is passed: other languages pass large structures by their address, and small ones in
+    /// How it is passed: other languages pass large structures by address, and small ones in
     /// their own ways.
     fn passed(&self, of: Type) -> Type {
         let registers = match of.registers {
@@ -329,7 +329,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         Type { registers, ..of }
     }
 
-    /// The type that the first of these entries has; none is `void`.
+    /// The type of the first of these entries with one; none is `void`.
     fn type_of(&self, chain: &[Entry<'a>], within: usize) -> Result<Option<Type>, LinesError> {
         let mut reference = chain.iter().find_map(|entry| entry.attr_value(gimli::DW_AT_type));
         let mut names = String::new();
@@ -407,7 +407,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             let align = entry.attr_value(gimli::DW_AT_alignment);
             align.and_then(|align| align.udata_value()) == Some(16)
         };
-        // An argument has not the alignment of its own type's attribute, but that of its members' (AAPCS64, 6.8.2).
+        // An argument is aligned by its members, not by its own type's attribute (AAPCS64, 6.8.2).
         let mut is_wide = within > 0 && aligned(structure);
         let mut entries = self.unit.entries_at_offset(structure.offset())?;
         let _ = entries.next_dfs()?;
@@ -470,7 +470,7 @@ fn number(of: &Entry<'_>, bytes: u64) -> Type {
         // In registers of their own, or on the stack.
         gimli::DW_ATE_float | gimli::DW_ATE_complex_float => Type {
             registers: Some(0),
-            // Not as a structure in memory is.
+            // Unlike a structure in memory.
             bytes: bytes.min(16),
             ..Type::default()
         },
@@ -522,7 +522,7 @@ int main(int argc, char **argv)
         symbol.unwrap().address()
     }
 
-    /// Check that arguments of arm64 are in its registers, of which there are eight.
+    /// Check that arguments of arm64 are in its eight registers.
     #[test]
     fn arguments_of_arm64() {
         let folder = tempfile::tempdir().unwrap();
@@ -542,8 +542,8 @@ int main(int argc, char **argv)
             let file = std::fs::read(folder.path().join("p")).unwrap();
             let at = address(&file, "eight");
             let found = prototypes(&file, &[at].into(), &|| true).unwrap();
-            let told = found[&at].arguments(&[1, 2, 3, 4, 5, 6, 7, 8], |_| None);
-            assert_eq!(told, "a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8");
+            let arguments = found[&at].arguments(&[1, 2, 3, 4, 5, 6, 7, 8], |_| None);
+            assert_eq!(arguments, "a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8");
         }
     }
 
@@ -558,24 +558,23 @@ int main(int argc, char **argv)
             let addresses = names.map(|name| address(&file, name));
             let asked = addresses.into_iter().collect();
             let found = prototypes(&file, &asked, &|| true).unwrap();
-            let told = |n: usize| {
+            let call = |n: usize| {
                 let all = found[&addresses[n]]
                     .arguments(&[0x1000, 0x21, 0xfe, 0x101, 7, 9, 0, 0], |_| None);
                 (all, found[&addresses[n]].returned(-3_i64 as u64))
             };
             assert_eq!(
-                told(0),
+                call(0),
                 ("name=0x1000, set=0x21, c=-2, yes=true, mode=WRITE".into(), Some("-3".into()))
             );
-            assert_eq!(told(1), ("pair=?, large=?, last=254".into(), None));
+            assert_eq!(call(1), ("pair=?, large=?, last=254".into(), None));
             assert_eq!(found[&addresses[0]].texts(), 1);
-            // The first register has where to return it.
-            assert_eq!(told(2), ("d=?, n=33".into(), None));
+            // The first register has the address for the returned structure.
+            assert_eq!(call(2), ("d=?, n=33".into(), None));
         }
     }
 
-    /// Check that the functions are found that another was inlined into, and that there are none of an
-    /// unknown one.
+    /// Check that the functions are found that another was inlined into, and none for an unknown one.
     #[test]
     fn inlined() {
         let Some(file) = compiled("-O2") else { return };

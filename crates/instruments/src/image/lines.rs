@@ -1,75 +1,43 @@
 //! Lines of source, from the debug information (DWARF) of an ELF file.
 //!
-//! Only what was executed is looked for, after it was: a file has a thousand times
-//! as many functions as a command runs. The entries of a unit are walked in a row,
-//! not as a tree, and everything is bounded by the caller's patience: what is read
-//! here may be damaged, or made up to be slow.
+//! Only executed code is looked up, afterwards: a file has a thousand times as many
+//! functions as a command runs. The entries of a unit are walked in a row, not as a
+//! tree, and everything is bounded by the caller's patience: what is read here may be
+//! damaged, or made up to be slow.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, btree_map};
-use std::io::Read;
 
-use flate2::read::ZlibDecoder;
 use gimli::{
-    AttributeValue, DebugInfoOffset, DebuggingInformationEntry, Dwarf, DwarfSections, EndianSlice,
-    LittleEndian, Range, RangeIter, Unit, UnitOffset,
+    AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LittleEndian, Range, RangeIter, Unit,
+    UnitOffset,
 };
-use netplumb_kernel::compression::{Compression, unpack};
 use netplumb_model::loss::Loss;
-use object::read::elf::ElfFile64;
-use object::{CompressionFormat, Object, ObjectSection, ReadRef};
+use object::{Object, ObjectSection};
 
-use super::elf::is_code;
+use super::dwarf::{Entry, LinesError, Patience, Slice, sections};
+use super::elf::{Elf, is_code};
 use files::{Files, UnitFiles};
 
 mod files;
 
-/// The debug information of one file is seldom more than a GiB, unpacked.
-pub(super) const MAX_DWARF_BYTES: u64 = 1 << 30;
-/// A definition is two or three entries from where its code is told of.
+/// A definition is two or three entries away from its code's entry.
 const MAX_ORIGINS: usize = 8;
-/// So many steps are taken between two looks at the caller's patience.
-const STEPS: u32 = 4096;
-
-pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
-pub(super) type Elf<'a> = ElfFile64<'a, object::LittleEndian>;
-pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
-
-/// Why there are no lines.
-#[derive(Debug, thiserror::Error)]
-pub enum LinesError {
-    /// It is damaged, or of a kind that is not known.
-    #[error("its debug information can't be read: {0}")]
-    Damaged(String),
-    /// It is larger than is read.
-    #[error("its debug information is more than {} MiB", MAX_DWARF_BYTES >> 20)]
-    TooLarge,
-    /// The caller did not want to wait longer.
-    #[error("its debug information took too long to read")]
-    TooSlow,
-}
-
-impl From<gimli::Error> for LinesError {
-    fn from(error: gimli::Error) -> Self {
-        LinesError::Damaged(error.to_string())
-    }
-}
 
 /// A line: index into [`Lines::files`], and number.
-pub type Line = (u32, u32);
+pub type FileLine = (u32, u32);
 
-/// What was found, in the order in which it was asked for.
+/// Results, in the order of the requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// Paths of source files, as the compiler was told them, each once.
+    /// Paths of source files as the compiler was given them, each once.
     pub files: Vec<String>,
     /// Where functions are defined.
-    pub functions: Vec<Option<Line>>,
-    /// The lines that instructions were made of; of inlined code its own.
-    pub code: Vec<Option<Line>>,
+    pub functions: Vec<Option<FileLine>>,
+    /// Lines of instructions; inlined code has its own.
+    pub code: Vec<Option<FileLine>>,
 }
 
-/// The loss of those files whose lines could not be read, each with why.
+/// The loss for files whose lines could not be read, each with the reason.
 pub fn loss_of(failed: &[String]) -> Option<Loss> {
     let why = failed.first()?;
     Some(Loss::new(
@@ -79,40 +47,13 @@ pub fn loss_of(failed: &[String]) -> Option<Loss> {
     ))
 }
 
-/// Whether an ELF file has debug information of its own.
-pub fn has_lines(file: &[u8]) -> bool {
-    Elf::parse(file).is_ok_and(|elf| elf.section_by_name(".debug_info").is_some())
-}
-
-/// The name and checksum of the file that has the debug information of another
-/// (`.gnu_debuglink`); a plain name, without folders.
-pub fn debug_link(file: &[u8]) -> Option<(String, u32)> {
-    link_of(&Elf::parse(file).ok()?)
-}
-
-pub(super) fn link_of<'data, R: ReadRef<'data>>(
-    elf: &ElfFile64<'data, object::LittleEndian, R>,
-) -> Option<(String, u32)> {
-    let (name, checksum) = elf.gnu_debuglink().ok()??;
-    let name = String::from_utf8(name.to_vec()).ok()?;
-    let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
-    plain.then_some((name, checksum))
-}
-
-/// The checksum that `.gnu_debuglink` has of a file.
-pub fn debug_link_checksum(file: &[u8]) -> u32 {
-    let mut crc = flate2::Crc::new();
-    crc.update(file);
-    crc.sum()
-}
-
 /// The lines of some functions, by the addresses at which they begin, and of some
-/// instructions. `file` is the ELF file with the debug information, addresses are
-/// those that it speaks of. It is given up as soon as `go_on` says no.
+/// instructions. `file` is the ELF file with the debug information, addresses are the
+/// file's own. It stops as soon as `go_on` returns false.
 ///
 /// # Errors
-/// What keeps them from being known. Without debug information there are none, and
-/// that is no error.
+/// What keeps them from being known. A file without debug information has none, which
+/// is not an error.
 pub fn lines(
     file: &[u8],
     functions: &[u64],
@@ -128,11 +69,11 @@ pub fn lines(
         code: asked(code.iter().chain(functions)),
         files: Files::default(),
         patience: Patience { go_on, steps: 0 },
-        // What the linker left out is still told of, as if it were at 0.
+        // Debug information still has what the linker left out, as if it were at 0.
         first: elf.sections().filter(is_code).map(|s| s.address()).min().unwrap_or(0),
     };
     search.run()?;
-    // What no entry tells of, the assembler's, has the line of its first instruction.
+    // The assembler's functions have no entry: theirs is the line of the first instruction.
     let first = |at: &u64| search.code.get(at).copied().flatten();
     Ok(Lines {
         functions: functions
@@ -144,76 +85,21 @@ pub fn lines(
     })
 }
 
-/// The sections with debug information of a file.
-pub(super) fn sections<'a>(elf: &Elf<'a>) -> Result<DwarfSections<Cow<'a, [u8]>>, LinesError> {
-    let mut left = MAX_DWARF_BYTES;
-    DwarfSections::load(|id| section(elf, id.name(), &mut left))
-}
+/// Addresses, with the lines found for them.
+type AddressLines = BTreeMap<u64, Option<FileLine>>;
 
-/// A section, unpacked; empty if there is none.
-fn section<'a>(elf: &Elf<'a>, name: &str, left: &mut u64) -> Result<Cow<'a, [u8]>, LinesError> {
-    let Some(section) = elf.section_by_name(name) else {
-        return Ok(Cow::Borrowed(&[]));
-    };
-    let damaged = |why: String| LinesError::Damaged(format!("{name}: {why}"));
-    let packed = section.compressed_data().map_err(|e| damaged(e.to_string()))?;
-    let bytes = match packed.format {
-        CompressionFormat::None => Cow::Borrowed(packed.data),
-        CompressionFormat::Zlib => {
-            let mut bytes = Vec::new();
-            ZlibDecoder::new(packed.data)
-                .take(left.saturating_add(1))
-                .read_to_end(&mut bytes)
-                .map_err(|e| damaged(e.to_string()))?;
-            Cow::Owned(bytes)
-        }
-        CompressionFormat::Zstandard => Cow::Owned(
-            unpack(Compression::Zstd, packed.data, *left).map_err(|e| damaged(e.to_string()))?,
-        ),
-        _ => {
-            return Err(damaged("unknown compression".into()));
-        }
-    };
-    *left = left.checked_sub(bytes.len() as u64).ok_or(LinesError::TooLarge)?;
-    Ok(bytes)
-}
-
-/// Addresses, and what was found of them.
-type Asked = BTreeMap<u64, Option<Line>>;
-
-fn asked<'a>(addresses: impl IntoIterator<Item = &'a u64>) -> Asked {
+fn asked<'a>(addresses: impl IntoIterator<Item = &'a u64>) -> AddressLines {
     addresses.into_iter().map(|at| (*at, None)).collect()
-}
-
-pub(super) struct Patience<'a> {
-    pub(super) go_on: &'a dyn Fn() -> bool,
-    pub(super) steps: u32,
-}
-
-impl Patience<'_> {
-    /// One of many small steps.
-    pub(super) fn step(&mut self) -> Result<(), LinesError> {
-        self.steps += 1;
-        if self.steps < STEPS {
-            return Ok(());
-        }
-        self.ask()
-    }
-
-    pub(super) fn ask(&mut self) -> Result<(), LinesError> {
-        self.steps = 0;
-        if (self.go_on)() { Ok(()) } else { Err(LinesError::TooSlow) }
-    }
 }
 
 struct Search<'a, 'p> {
     dwarf: Dwarf<Slice<'a>>,
-    functions: Asked,
+    functions: AddressLines,
     /// Instructions, and where functions begin.
-    code: Asked,
+    code: AddressLines,
     files: Files,
     patience: Patience<'p>,
-    /// The address of the first code that there is.
+    /// The address of the first code.
     first: u64,
 }
 
@@ -236,7 +122,7 @@ impl<'a> Search<'a, '_> {
         Ok(())
     }
 
-    /// Whether anything that is asked for may be in a unit.
+    /// Whether a requested address may be in a unit.
     fn is_asked_for(&mut self, unit: &Unit<Slice<'a>>) -> Result<bool, LinesError> {
         let mut entries = unit.entries();
         let Some(root) = entries.next_dfs()? else {
@@ -257,7 +143,7 @@ impl<'a> Search<'a, '_> {
                         return Ok(true);
                     }
                 }
-                // One that tells no ranges may have anything.
+                // A unit without ranges may have anything.
                 Ok(None) => return Ok(!any),
                 Err(_) => return Ok(true),
             }
@@ -356,15 +242,15 @@ impl<'a> Search<'a, '_> {
         Ok(self.dwarf.die_ranges(unit, entry)?)
     }
 
-    /// Where a function is defined. An instance of it refers to what it is one of, and
-    /// what is defined outside of its class to what is declared in it: each has what
-    /// the next lacks.
+    /// Where a function is defined. An instance refers to its original, and a
+    /// definition outside of its class to the declaration in it: each has what the next
+    /// lacks.
     fn definition(
         &mut self,
         unit: &Unit<Slice<'a>>,
         entry: &Entry<'a>,
         files: &mut UnitFiles,
-    ) -> Result<Option<Line>, LinesError> {
+    ) -> Result<Option<FileLine>, LinesError> {
         let (mut file, mut line) = (None, None);
         let mut next = take(entry, &mut file, &mut line);
         // The unit that the last entry is in, if it is another.
@@ -420,7 +306,7 @@ impl<'a> Search<'a, '_> {
     }
 }
 
-/// What is wrong with one unit keeps no other from being read.
+/// An error in one unit does not keep others from being read.
 fn tolerate(outcome: Result<(), LinesError>) -> Result<(), LinesError> {
     match outcome {
         Err(LinesError::Damaged(_)) => Ok(()),
@@ -428,26 +314,29 @@ fn tolerate(outcome: Result<(), LinesError>) -> Result<(), LinesError> {
     }
 }
 
-/// Those that are in a range, which may be upside down.
-fn within(asked: &Asked, range: Range) -> Option<btree_map::Range<'_, u64, Option<Line>>> {
+/// The addresses in a range, which may be upside down.
+fn within(
+    asked: &AddressLines,
+    range: Range,
+) -> Option<btree_map::Range<'_, u64, Option<FileLine>>> {
     (range.begin < range.end).then(|| asked.range(range.begin..range.end))
 }
 
-/// A line of a file; what has number 0 is nobody's.
-fn numbered(file: u32, line: u64) -> Option<Line> {
+/// A line of a file; none for number 0, which stands for no line.
+fn numbered(file: u32, line: u64) -> Option<FileLine> {
     let line = u32::try_from(line).ok().filter(|line| *line > 0)?;
     Some((file, line))
 }
 
 /// Another entry.
 enum Reference {
-    /// Of this unit.
+    /// In this unit.
     Here(UnitOffset),
-    /// Of any.
+    /// In any unit.
     Anywhere(DebugInfoOffset),
 }
 
-/// Take the file and line of an entry, as far as they are not known; what it refers to.
+/// Take the file and line of an entry where they are not known; returns what it refers to.
 fn take(entry: &Entry<'_>, file: &mut Option<u64>, line: &mut Option<u64>) -> Option<Reference> {
     let mut reference = None;
     for attribute in entry.attrs() {

@@ -1,6 +1,6 @@
 //! Names of functions as people write them.
 
-/// A longer name says no more.
+/// Longer names are cut.
 const MAX_NAME_CHARS: usize = 500;
 
 /// A symbol without the mangling of Rust or C++, and without the version that a
@@ -14,7 +14,7 @@ pub fn readable(symbol: &str) -> String {
 }
 
 fn demangled(symbol: &str) -> Option<String> {
-    // `foo@plt` is of foo.
+    // `foo@plt` is foo's stub.
     if let Some(of) = symbol.strip_suffix("@plt") {
         return Some(format!("{}@plt", demangled(of)?));
     }
@@ -27,7 +27,7 @@ fn demangled(symbol: &str) -> Option<String> {
     cpp_demangle::Symbol::new(symbol).ok()?.demangle().ok()
 }
 
-/// The name of a function that has none, by where its file says that it begins.
+/// The name of a function without one: the address in its file.
 pub(crate) fn at_address(start: u64) -> String {
     format!("[{start:#x}]")
 }

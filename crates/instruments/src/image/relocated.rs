@@ -12,7 +12,7 @@ use object::{
 
 use super::LinesError;
 
-/// Where the first section is put; any that is not 0, which is that of code the linker left out.
+/// Where the first section is put; not at 0, where debug information has code that the linker left out.
 const BEGIN: u64 = 0x10_0000;
 /// The distance between sections, beyond their size.
 const APART: u64 = 0x1000;

@@ -11,7 +11,7 @@ use crate::capability::Config;
 /// if its configuration can't be read.
 pub fn facts() -> BTreeMap<String, String> {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let mut facts = of(&Config::running(), &line("/proc/cmdline"));
+    let mut facts = accounting_facts(&Config::running(), &line("/proc/cmdline"));
     facts.insert("cpu.clocksource".into(), known(&clock::source()));
     facts
 }
@@ -23,7 +23,7 @@ fn known(text: &str) -> String {
     }
 }
 
-fn of(config: &Config, command_line: &str) -> BTreeMap<String, String> {
+fn accounting_facts(config: &Config, command_line: &str) -> BTreeMap<String, String> {
     let is = |option: &str| config.value(option) == Some("y");
     let choice = |choices: &[(&str, &str)], otherwise: &str| {
         let found = choices.iter().find(|(option, _)| is(option));
@@ -60,8 +60,8 @@ fn of(config: &Config, command_line: &str) -> BTreeMap<String, String> {
     facts.insert(
         "cpu.idle_time".into(),
         match choice(&[("CONFIG_NO_HZ_COMMON", "measured")], "charged by ticks") {
-            told if told == "measured" && is_off => "charged by ticks (no nohz)".into(),
-            told => told,
+            accounting if accounting == "measured" && is_off => "charged by ticks (no nohz)".into(),
+            accounting => accounting,
         },
     );
     facts.insert("cpu.hz".into(), known(config.value("CONFIG_HZ").unwrap_or_default()));
@@ -77,22 +77,22 @@ mod tests {
     fn configurations() {
         let ticks =
             Config::parse("CONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_NO_HZ_COMMON=y\nCONFIG_HZ=250\n");
-        let told = of(&ticks, "quiet");
-        assert_eq!(told["cpu.accounting"], "by ticks");
-        assert_eq!(told["cpu.irq_time"], "charged by ticks");
-        assert_eq!(told["cpu.idle_time"], "measured");
-        assert_eq!(told["cpu.hz"], "250");
-        let told = of(&ticks, "ro nohz=off");
-        assert_eq!(told["cpu.idle_time"], "charged by ticks (no nohz)");
+        let facts = accounting_facts(&ticks, "quiet");
+        assert_eq!(facts["cpu.accounting"], "by ticks");
+        assert_eq!(facts["cpu.irq_time"], "charged by ticks");
+        assert_eq!(facts["cpu.idle_time"], "measured");
+        assert_eq!(facts["cpu.hz"], "250");
+        let facts = accounting_facts(&ticks, "ro nohz=off");
+        assert_eq!(facts["cpu.idle_time"], "charged by ticks (no nohz)");
 
         let fine =
             Config::parse("CONFIG_VIRT_CPU_ACCOUNTING_GEN=y\nCONFIG_IRQ_TIME_ACCOUNTING=y\n");
-        let told = of(&fine, "");
-        assert!(told["cpu.accounting"].contains("nohz_full"));
-        assert_eq!(told["cpu.irq_time"], "measured");
-        assert_eq!(told["cpu.idle_time"], "charged by ticks");
+        let facts = accounting_facts(&fine, "");
+        assert!(facts["cpu.accounting"].contains("nohz_full"));
+        assert_eq!(facts["cpu.irq_time"], "measured");
+        assert_eq!(facts["cpu.idle_time"], "charged by ticks");
 
-        let told = of(&Config::default(), "");
-        assert!(told.values().all(|v| v == "unknown"), "{told:?}");
+        let facts = accounting_facts(&Config::default(), "");
+        assert!(facts.values().all(|v| v == "unknown"), "{facts:?}");
     }
 }

@@ -19,11 +19,11 @@ use crate::own::monotonic_ns;
 /// The programs, compiled from rates/busy.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/busy.bpf.o"));
 
-/// Prefix of the programs' names, before that of the tracepoint.
+/// Prefix of the programs' names, before the tracepoint's.
 const PREFIX: &str = "busy_";
 /// Attached last: a CPU is known from the first switch of tasks on.
 const SWITCH: &str = "sched_switch";
-/// Without these there is nothing to add up; others are some kinds of machine's.
+/// Required; other tracepoints exist on some kinds of machine.
 const NEEDED: &[&str] =
     &[SWITCH, "irq_handler_entry", "irq_handler_exit", "softirq_entry", "softirq_exit"];
 
@@ -46,14 +46,14 @@ pub(super) struct Busy {
 
 /// The sums of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ran {
+pub(super) struct CpuSums {
     /// When, by CLOCK_MONOTONIC.
     pub(super) at_ns: u64,
-    /// Time that something ran, since the programs were attached.
+    /// Busy time since the programs were attached.
     pub(super) busy_ns: u64,
-    /// Time that was taken for idle though it may not have been.
+    /// Time counted as idle that may have been busy.
     pub(super) unsure_ns: u64,
-    /// Of the busy time, that of other programs' tasks.
+    /// The part of the busy time in other programs' tasks.
     pub(super) others_ns: u64,
 }
 
@@ -86,7 +86,7 @@ impl Busy {
             program.set_autoload(has(tracepoint));
         }
         for mut map in open.maps_mut().filter(|map| map.name() == "cpus") {
-            // No kernel has as many CPUs as would not fit.
+            // The number of CPUs always fits.
             map.set_max_entries(possible as u32)
                 .map_err(LiveError::system("size the map of `rates`"))?;
         }
@@ -107,7 +107,7 @@ impl Busy {
     }
 
     /// The sums so far, by CPU; without CPUs that did not switch tasks yet.
-    pub(super) fn read(&self) -> Result<BTreeMap<u32, Ran>, libbpf_rs::Error> {
+    pub(super) fn read(&self) -> Result<BTreeMap<u32, CpuSums>, libbpf_rs::Error> {
         let mut ran = BTreeMap::new();
         for cpu in 0..self.cpus.max_entries() {
             let before_ns = monotonic_ns();
@@ -120,7 +120,7 @@ impl Busy {
             if let Some(seen) = seen {
                 ran.insert(
                     cpu,
-                    Ran {
+                    CpuSums {
                         at_ns,
                         busy_ns: busy_ns(seen.acc_ns, at_ns),
                         unsure_ns: seen.unsure_ns,
@@ -133,7 +133,7 @@ impl Busy {
     }
 }
 
-/// What the one word says at a moment: it is negative while something runs.
+/// The busy time by the one word, at a moment: the word is negative while something runs.
 fn busy_ns(acc_ns: u64, at_ns: u64) -> u64 {
     match (acc_ns as i64) < 0 {
         true => acc_ns.wrapping_add(at_ns),
@@ -144,11 +144,11 @@ fn busy_ns(acc_ns: u64, at_ns: u64) -> u64 {
 /// Run on every CPU for a moment. Where that is refused, the CPU is known when it
 /// switches tasks by itself.
 fn switch_once(possible: usize) {
-    // A new thread: it has to be switched to, wherever it runs.
+    // A new thread, which has to be switched to on every CPU.
     let visitor = std::thread::Builder::new().name("plumb-cpus".into());
     let visitor = visitor.spawn(move || {
         for cpu in 0..possible {
-            // One that is off, or not ours to use, is known when it is used.
+            // A CPU that is off, or not allowed, is known when it is used.
             let _ = cpus::pin(0, cpu as u32);
         }
     });

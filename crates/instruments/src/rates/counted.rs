@@ -1,4 +1,4 @@
-//! For tests: the kernel's counters of frames, against how many were sent.
+//! For tests: the kernel's counters of frames, compared with the number sent.
 
 use std::os::fd::AsFd;
 

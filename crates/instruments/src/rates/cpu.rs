@@ -1,9 +1,9 @@
 //! CPU use.
 //!
 //! The headline is 1 - (idle + iowait) / wall of each CPU, from /proc/stat: idle time is
-//! measured by the kernel where ticks stop, and what a tick is charged to has no part in
-//! it. Never a sum of the busy fields: ticks miss what keeps away from them. The second
-//! method adds up the time between tracepoints (rates/busy.bpf.c).
+//! measured by the kernel where ticks stop, whatever a tick is charged to. Never a sum
+//! of the busy fields: ticks miss work that avoids them. The second method adds up the
+//! time between tracepoints (rates/busy.bpf.c).
 //!
 //! Both count stolen time as busy: `steal` has its amount.
 
@@ -15,14 +15,14 @@ use netplumb_model::bench::CpuUse;
 use netplumb_sys::proc::stat::{self, CpuTimes, ticks_per_second};
 
 pub use super::accounting::facts;
-use super::busy::{Busy, Ran};
+use super::busy::{Busy, CpuSums};
 use crate::live::LiveError;
 use crate::own::monotonic_ns;
 
-/// Of a window that may have been idle or not, as far as tracepoints tell: where it is
-/// more, they tell nothing.
+/// The most of a window that may have been idle or not, by tracepoints: beyond it, they
+/// are not used.
 const MOST_UNSURE: f64 = 0.01;
-/// Between the clock before and after /proc/stat is read; tried again where it is more.
+/// Maximum time to read /proc/stat, by the clock before and after; tried again beyond it.
 const READ_NS: u64 = 500_000;
 const READS: usize = 5;
 
@@ -37,12 +37,12 @@ impl Stat {
     /// Read it.
     ///
     /// # Errors
-    /// There is no /proc/stat.
+    /// /proc/stat does not exist.
     pub fn read() -> io::Result<Stat> {
         let mut best: Option<(u64, u64, String)> = None;
         for _ in 0..READS {
             let mut file = File::open(stat::PATH)?;
-            // The kernel makes all of it at the first read, and reads no clock of ours.
+            // The kernel makes all of it at the first read.
             let mut text = String::with_capacity(64 << 10);
             let before_ns = monotonic_ns();
             file.read_to_string(&mut text)?;
@@ -84,13 +84,13 @@ impl Stat {
         .collect()
     }
 
-    /// Whether both are of the same CPUs.
+    /// Whether both have the same CPUs.
     pub fn has_cpus_of(&self, other: &Stat) -> bool {
         self.cpus.keys().eq(other.cpus.keys())
     }
 
-    /// How far off `busy` may be from one reading to a later one since the fields of
-    /// /proc/stat are cut down to ticks of USER_HZ: idle and iowait by one each.
+    /// The error of `busy` between two readings, since the fields of /proc/stat are cut
+    /// down to ticks of USER_HZ: idle and iowait by one each.
     pub fn resolution_to(&self, later: &Stat) -> f64 {
         match self.seconds_to(later) {
             wall_s if wall_s > 0.0 => (2.0 / ticks_per_second() / wall_s).min(1.0),
@@ -110,7 +110,7 @@ pub struct CpuClock {
 #[derive(Debug, Clone)]
 pub struct Reading {
     stat: Stat,
-    ran: BTreeMap<u32, Ran>,
+    ran: BTreeMap<u32, CpuSums>,
 }
 
 impl CpuClock {
@@ -118,7 +118,7 @@ impl CpuClock {
     /// [`CpuClock::without_second`].
     ///
     /// # Errors
-    /// There is no /proc/stat.
+    /// /proc/stat does not exist.
     pub fn begin() -> io::Result<CpuClock> {
         Stat::read()?;
         Ok(CpuClock { second: Busy::attach() })
@@ -154,14 +154,14 @@ pub fn since(before: &Reading, after: &Reading) -> Vec<CpuUse> {
     uses
 }
 
-/// How far off `busy` may be in what [`since`] tells: see [`Stat::resolution_to`]. A
+/// The error of `busy` in the result of [`since`]: see [`Stat::resolution_to`]. A
 /// window of a second makes it two points at most, and one as a rule.
 pub fn resolution(before: &Reading, after: &Reading) -> f64 {
     before.stat.resolution_to(&after.stat)
 }
 
-/// What something ran, and what of that was others'.
-fn second(before: &Ran, after: &Ran) -> Option<(f64, f64)> {
+/// The share of time that was busy, and the part of others.
+fn second(before: &CpuSums, after: &CpuSums) -> Option<(f64, f64)> {
     let wall_ns = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64;
     let unsure_ns = after.unsure_ns.saturating_sub(before.unsure_ns) as f64;
     let busy_ns = after.busy_ns.saturating_sub(before.busy_ns) as f64;

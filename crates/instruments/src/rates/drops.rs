@@ -1,5 +1,5 @@
 //! Drops that no counter explains, from tracepoints (rates/drops.bpf.c): `kfree_skb` with its
-//! reason, and those of XDP.
+//! reason, and XDP's.
 //!
 //! It costs time for each dropped frame, and nothing for others; a bench attaches it after a block
 //! that does not balance, and runs that again.
@@ -24,9 +24,9 @@ use crate::reasons::Reasons;
 /// The programs, compiled from rates/drops.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.bpf.o"));
 
-/// What programs are called before the tracepoint's name.
+/// Prefix of the programs' names, before the tracepoint's.
 const PREFIX: &str = "drops_";
-/// Of old kernels only: none is missing where it is not there.
+/// On old kernels only: elsewhere it is not missing.
 const OLD: &str = "xdp_redirect_map_err";
 
 mod made {
@@ -47,8 +47,8 @@ const EVENTS: [(usize, &str); 7] = [
     (made::XDP_CPUMAP_ENQUEUE, "xdp_cpumap_enqueue"),
     (made::XDP_CPUMAP_KTHREAD, "xdp_cpumap_kthread"),
 ];
-/// The reason that says nothing: the place where the packet was freed is shown instead. An XDP
-/// program's XDP_DROP is such a one where a driver has made an skb before (veth_xdp_rcv_skb).
+/// The reason without information: the place where the packet was freed is shown instead.
+/// XDP_DROP has it where a driver has made an skb before (veth_xdp_rcv_skb).
 const UNKNOWN: &str = "SKB_DROP_REASON_NOT_SPECIFIED";
 
 /// Frames dropped at one place, for one cause.
@@ -60,7 +60,7 @@ pub struct Place {
     pub interface: u32,
     /// Its name; empty where it is not known.
     pub device: String,
-    /// The tracepoint, and what it said ("kfree_skb NETFILTER_DROP").
+    /// The tracepoint, and the reason that it gave ("kfree_skb NETFILTER_DROP").
     pub cause: String,
 }
 
@@ -110,7 +110,7 @@ impl Drops {
             }
             program.set_autoload(has);
         }
-        let reasons = Reasons::of(&btf);
+        let reasons = Reasons::from_btf(&btf);
         let has_reasons = btf.type_by_name::<types::Enum<'_>>("skb_drop_reason");
         let config = made::Config {
             has_reasons: u32::from(has_reasons.is_some()),

@@ -1,4 +1,4 @@
-//! For tests: a pair of veth in a namespace that goes with its thread.
+//! For tests: a veth pair in a namespace that ends with its thread.
 
 use std::os::fd::OwnedFd;
 
@@ -39,7 +39,7 @@ impl Sandbox {
     }
 }
 
-/// Run a test in one, on a thread of its own; where none can be made, say so.
+/// Run a test in a sandbox, on a thread of its own; report if none can be made.
 pub(super) fn with(test: impl FnOnce(Sandbox) + Send) {
     let run = move || {
         if let Err(error) = netns::enter_new() {

@@ -1,4 +1,4 @@
-//! What the programs tell by their ring.
+//! Records of the programs' ring.
 
 use netplumb_sys::plain::Plain;
 
@@ -23,7 +23,7 @@ pub(super) enum Who {
 pub(super) struct Place {
     /// How it is counted.
     pub(super) hash: u64,
-    /// When it was told.
+    /// When it was reported.
     pub(super) time_ns: u64,
     /// Whose task was on the CPU; an interrupt may have been on top of it.
     pub(super) who: Who,
@@ -45,7 +45,7 @@ pub(super) struct Copied {
     pub(super) hash: u64,
     /// When it was taken: when the wait began.
     pub(super) time_ns: u64,
-    /// The thread that waits, if it is of a wait.
+    /// The thread that waits, if the copy is a wait's.
     pub(super) waits: Option<u32>,
     pub(super) ip: u64,
     pub(super) sp: u64,
@@ -91,41 +91,41 @@ pub(super) fn name(bytes: &[u8]) -> String {
 }
 
 fn place(bytes: &[u8]) -> Option<Place> {
-    let told = Stack::read(bytes)?;
+    let stack = Stack::read(bytes)?;
     let rest = bytes.get(size_of::<Stack>()..)?;
-    let (kernel, user) = (usize::from(told.kernel), usize::from(told.user));
+    let (kernel, user) = (usize::from(stack.kernel), usize::from(stack.user));
     let words: Vec<u64> = (rest.chunks_exact(8).take(kernel + user))
         .filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)))
         .collect();
     let (kernel, frames) = words.split_at_checked(kernel)?;
     Some(Place {
-        hash: told.hash,
-        time_ns: told.time_ns,
-        who: match told.tgid {
+        hash: stack.hash,
+        time_ns: stack.time_ns,
+        who: match stack.tgid {
             IDLE => Who::Idle,
             FOREIGN => Who::Foreign,
             tgid => Who::Process(tgid),
         },
-        name: name(&told.name),
-        user: told.in_user != 0,
+        name: name(&stack.name),
+        user: stack.in_user != 0,
         kernel: kernel.to_vec(),
         frames: frames.to_vec(),
     })
 }
 
 fn copied(bytes: &[u8]) -> Option<Copied> {
-    let told = UserStack::read(bytes)?;
+    let stack = UserStack::read(bytes)?;
     let rest = bytes.get(size_of::<UserStack>()..)?;
-    let count = usize::try_from(told.bytes).ok()?;
+    let count = usize::try_from(stack.bytes).ok()?;
     Some(Copied {
-        hash: told.hash,
-        time_ns: told.time_ns,
-        waits: (told.kind as usize == KIND_COPY_OF_WAIT).then_some(told.tid),
-        ip: told.ip,
-        sp: told.sp,
-        fp: told.fp,
-        lr: told.lr,
-        from: told.from,
+        hash: stack.hash,
+        time_ns: stack.time_ns,
+        waits: (stack.kind as usize == KIND_COPY_OF_WAIT).then_some(stack.tid),
+        ip: stack.ip,
+        sp: stack.sp,
+        fp: stack.fp,
+        lr: stack.lr,
+        from: stack.from,
         bytes: rest.get(..count)?.to_vec(),
     })
 }
@@ -137,7 +137,7 @@ mod tests {
     /// Check what a record of a stack means, and that one that is cut short means nothing.
     #[test]
     fn stacks() {
-        let told = Stack {
+        let stack = Stack {
             kind: KIND_STACK as u32,
             tgid: 42,
             hash: 7,
@@ -146,7 +146,7 @@ mod tests {
             name: *b"reader-1\0garbage",
             ..Stack::default()
         };
-        let mut bytes = told.bytes().to_vec();
+        let mut bytes = stack.bytes().to_vec();
         for address in [0xffff_ffff_8100_0001_u64, 0xffff_ffff_8100_0002, 0x40_0000] {
             bytes.extend(address.to_ne_bytes());
         }

@@ -15,13 +15,13 @@ use crate::live::LiveError;
 pub(super) enum Event {
     /// Perf's clock: a timer of each CPU; the nanoseconds between samples.
     CpuClock { period_ns: u64 },
-    /// Cycles in which the CPU is not halted: so many samples a second, by a period that the kernel
-    /// adapts.
+    /// Cycles in which the CPU is not halted, with a period that the kernel adapts to this
+    /// frequency.
     Cycles { frequency_hz: u32 },
 }
 
 impl Event {
-    /// The one that was asked for; of `auto`, cycles if `opens` opens them.
+    /// The requested event; for `auto`, cycles if `opens` opens them.
     ///
     /// # Errors
     /// Cycles were asked for, and this machine has no counter of them.
@@ -66,7 +66,7 @@ impl Event {
     /// Open it on a CPU; it samples when a program is attached.
     ///
     /// # Errors
-    /// This user may not, or the kernel or the machine has no such event.
+    /// This user may not, or the kernel or the machine lacks the event.
     pub(super) fn open(self, cpu: u32) -> Result<OwnedFd, LiveError> {
         perf::open(&mut self.attr(), Some(cpu as i32)).map_err(|error| self.wrong(error))
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     /// Check that cycles are taken where they can be opened, the clock elsewhere only if that may
-    /// be, and that the error says what to do.
+    /// be, and that the error has a remedy.
     #[test]
     fn choices() {
         let none = |event: Event| Err(event.wrong(io::Error::from_raw_os_error(libc::ENOENT)));

@@ -11,7 +11,7 @@ use netplumb_model::timing::Met;
 use rustc_hash::FxHashSet;
 
 use super::UNKNOWN;
-use super::jit::Made;
+use super::jit::JitCode;
 use super::tables::Unwinding;
 use crate::exact::NO_FILE;
 use crate::image::{self, Finder, Lines, LinesError, at_address};
@@ -26,9 +26,9 @@ const MAX_LATE: usize = 1 << 14;
 const VDSO: &str = "[vdso]";
 /// The name of memory without a file.
 const ANON: &str = "[anon]";
-/// What stands for the file of code that has a name from who made it at run time.
+/// Stands for the file of code made at run time whose maker named it.
 pub const JIT: &str = "[JIT]";
-/// Names of memory that code is made in: of perf's records, and of /proc/PID/maps.
+/// Names of memory for code made at run time, in perf's records and in /proc/PID/maps.
 const MADE: &[&str] =
     &["//anon", "[anon", "[heap]", "[stack", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV"];
 
@@ -37,33 +37,33 @@ pub(super) type FileId = u32;
 
 /// A file that was mapped.
 #[derive(Debug)]
-struct Known {
+struct MappedFile {
     /// As in tables.
     name: String,
     path: String,
     inode: u64,
-    /// Of memory without a file, what its process says of it.
-    made: Option<Made>,
+    /// For memory without a file: what its process wrote about it.
+    made: Option<JitCode>,
     /// As it was when it was first seen; none if it can't be opened.
     opened: Option<Option<Rc<File>>>,
-    /// What finds its functions, made when the first is needed; none if it has none.
+    /// Finds its functions, made when the first is needed; none without any.
     finder: Option<Option<Finder>>,
-    /// What its stacks are unwound by, likewise.
+    /// Unwinds its stacks, likewise.
     unwinding: Option<Option<Rc<Unwinding>>>,
     /// Functions that were met, by where they begin: where they end, and as they are shown.
     functions: BTreeMap<u64, (u64, Met)>,
-    /// Places that are in none.
+    /// Places in no function.
     nameless: FxHashSet<u64>,
 }
 
 /// All files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    all: Vec<Known>,
+    all: Vec<MappedFile>,
     numbers: HashMap<(String, u64), FileId>,
     /// How many are open.
     held: usize,
-    /// Whether nothing is named at the end, since there is none.
+    /// Whether the run has no end, so that nothing is named then.
     pub(super) is_endless: bool,
 }
 
@@ -74,10 +74,10 @@ pub(super) struct Within {
     pub(super) offset: u64,
 }
 
-/// What debug information says of a file.
+/// What debug information has on a file.
 #[derive(Debug)]
 pub(super) struct FileLines {
-    /// Functions, in the order of those of [`Lines`].
+    /// In the order of [`Lines::functions`].
     pub(super) functions: Vec<Met>,
     pub(super) lines: Lines,
 }
@@ -90,15 +90,15 @@ impl Files {
             return *number;
         }
         let number = self.all.len() as FileId;
-        // As perf and /proc tell of files that are gone.
+        // As perf and /proc name files that are gone.
         let bare = path.trim_end_matches(" (deleted)").trim_end_matches("//deleted");
         let name = bare.rsplit('/').next().unwrap_or(bare);
-        self.all.push(Known::new(name, bare, inode));
+        self.all.push(MappedFile::new(name, bare, inode));
         self.numbers.insert(key, number);
         number
     }
 
-    /// The number of memory without a file, which a process may have made code in since a time.
+    /// The number of memory without a file, in which a process may have made code since a time.
     pub(super) fn made(&mut self, pid: u32, since_ns: u64) -> FileId {
         // No file has this path.
         let file = self.number(&format!("//made by {pid}"), since_ns);
@@ -106,7 +106,7 @@ impl Files {
             && known.made.is_none()
         {
             known.name = ANON.into();
-            known.made = Some(Made::by(pid));
+            known.made = Some(JitCode::by(pid));
         }
         file
     }
@@ -124,7 +124,7 @@ impl Files {
     /// were not read, since this was asked last.
     pub(super) fn lost_names(&mut self) -> (u64, u64) {
         let lost = self.all.iter_mut().filter_map(|known| known.made.as_mut());
-        lost.map(Made::lost).fold((0, 0), |(lines, files), (more, unread)| {
+        lost.map(JitCode::lost).fold((0, 0), |(lines, files), (more, unread)| {
             (lines + more, files + u64::from(unread))
         })
     }
@@ -151,7 +151,7 @@ impl Files {
         }
     }
 
-    /// What stacks of a file's code are unwound by.
+    /// The unwind tables of a file.
     pub(super) fn unwinding(&mut self, file: FileId, pid: u32) -> Option<Rc<Unwinding>> {
         self.hold(file, pid);
         let known = (self.all.get_mut(file as usize)).filter(|known| known.made.is_none())?;
@@ -165,7 +165,7 @@ impl Files {
         known.unwinding.clone().flatten()
     }
 
-    /// Find the functions at some places, those of a file all at once.
+    /// Find the functions at some places, each file's all at once.
     pub(super) fn find(&mut self, places: impl Iterator<Item = Within>) {
         let mut by_file: BTreeMap<FileId, Vec<u64>> = BTreeMap::new();
         for at in places {
@@ -229,7 +229,7 @@ impl Files {
         let Some(bytes) = finder.debug_info()? else {
             return Ok(None);
         };
-        // What is at no address has no line: nothing is at the last one.
+        // Offsets without an address have no line: the last address is never in use.
         let address_of = |at: &u64| finder.address_of(*at).unwrap_or(u64::MAX);
         let code: Vec<u64> = offsets.iter().map(address_of).collect();
         let functions: Vec<Met> = (known.functions.values()).map(|(_, met)| met.clone()).collect();
@@ -256,12 +256,12 @@ impl Files {
     }
 }
 
-/// Code made at run time, wherever it is: it is made again where it was found to be needed often.
+/// Code made at run time, wherever it is: JIT compilers make hot code again elsewhere.
 fn of_jit(name: &str) -> Met {
     Met { name: name.into(), module: Some(JIT.into()), user: true, ..Met::default() }
 }
 
-/// What stands for a place in code made at run time until the end.
+/// Stands for a place in code made at run time until the end.
 fn nameless(file: &str, at: Within) -> Met {
     Met { name: format!("{} of {}", at_address(at.offset), at.file), ..unknown(Some(file)) }
 }
@@ -276,14 +276,14 @@ pub(super) fn unknown(file: Option<&str>) -> Met {
     }
 }
 
-/// Whether a mapping is of memory that code is made in, by its name.
+/// Whether a mapping is memory for code made at run time, by its name.
 pub fn is_made(path: &str) -> bool {
     path.is_empty() || MADE.iter().any(|begins| path.starts_with(begins))
 }
 
-impl Known {
-    fn new(name: &str, path: &str, inode: u64) -> Known {
-        Known {
+impl MappedFile {
+    fn new(name: &str, path: &str, inode: u64) -> MappedFile {
+        MappedFile {
             name: name.to_string(),
             path: path.to_string(),
             inode,
@@ -372,14 +372,14 @@ impl Known {
 }
 
 /// A file as a process sees it: by its root while it lives, by ours afterwards. Another file of the
-/// same name is not it.
+/// same name is not taken.
 fn open(path: &str, inode: u64, pid: u32) -> Option<File> {
     if !path.starts_with('/') || path.starts_with("//") {
         return None;
     }
     let root = format!("/proc/{pid}/root{path}");
     [PathBuf::from(root), PathBuf::from(path)].iter().find_map(|path| {
-        // What is no regular file may wait for a writer.
+        // Anything but a regular file may wait for a writer.
         let found = fs::metadata(path).ok()?;
         let same = inode == 0 || found.ino() == inode;
         if !found.is_file() || !same || found.len() > MAX_FILE_BYTES {

@@ -1,8 +1,8 @@
 //! Names of code that a program made at run time, as JIT compilers write them for perf: in
 //! `/tmp/perf-PID.map`, a line for each piece of code has its address, its size and its name.
 //!
-//! The file is where the process sees it, under the number that it has for itself. Others may write
-//! there too, so only a file of the process's user or of root is read, and what it says is bounded.
+//! The file is where the process sees it, under the number that it has for itself. Others may write there too, so only
+//! a file of the process's user or of root is read, and its contents are bounded.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -23,9 +23,9 @@ const MAX_LINE_BYTES: u64 = 16 << 10;
 /// While there is no file, it is looked for this often.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What a process says of the code that it made.
+/// What a process wrote about the code that it made.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct JitCode {
     pid: u32,
     file: Option<File>,
     /// When it was looked for.
@@ -34,16 +34,16 @@ pub(super) struct Made {
     read_bytes: u64,
     /// Names at addresses that were looked for.
     names: FxHashMap<u64, Option<Rc<str>>>,
-    /// Lines that were not understood, and those of them that were told.
+    /// Lines that were not understood, and how many of them were reported.
     malformed: (u64, u64),
-    /// Whether there is a file that was not read, or not all of it, and whether that was told.
+    /// Whether there is a file that was not read, or not all of it, and whether that was reported.
     unread: (bool, bool),
 }
 
-impl Made {
-    /// By a process.
-    pub(super) fn by(pid: u32) -> Made {
-        Made {
+impl JitCode {
+    /// For a process, whose map is not read yet.
+    pub(super) fn by(pid: u32) -> JitCode {
+        JitCode {
             pid,
             file: None,
             tried: None,
@@ -108,7 +108,7 @@ impl Made {
         self.file.is_some() && self.name(address).is_none()
     }
 
-    /// What was not told yet: lines that were not understood, and whether a file was not read.
+    /// What was not reported yet: lines that were not understood, and whether a file was not read.
     pub(super) fn lost(&mut self) -> (u64, bool) {
         let lines = self.malformed.0.saturating_sub(self.malformed.1);
         let unread = self.unread.0 && !self.unread.1;
@@ -118,15 +118,15 @@ impl Made {
     }
 }
 
-/// There is a file, and it is not to be read.
+/// A file exists, but must not be read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// A file that a program wrote about the code that it made, if there is one: one of root or of the own
-/// user, or of any user.
+/// A file that a program wrote about the code that it made, if there is one: root's or this user's, or
+/// any user's.
 ///
 /// # Errors
-/// It is no regular file, or of another user.
+/// It is not a regular file, or another user's.
 pub fn open(path: &Path, of_any_user: bool) -> Result<Option<File>, Refused> {
     let users = [0, own_user()];
     open_of(path, if of_any_user { None } else { Some(&users) })
@@ -155,7 +155,7 @@ fn of_process(pid: u32) -> Result<Option<File>, Refused> {
             let path = format!("/proc/{pid}/root/tmp/perf-{number}.map");
             open_of(Path::new(&path), Some(&[0, user]))
         }
-        // It has ended: whose it was is not known any more.
+        // It has ended: its user is not known any more.
         Err(_) => open(Path::new(&format!("/tmp/perf-{pid}.map")), false),
     }
 }
@@ -173,7 +173,7 @@ fn identity(status: &str) -> Option<(u32, u32)> {
     Some((number, user))
 }
 
-/// A file, if it is a regular one of one of these users, or of any.
+/// A file, if it is regular and belongs to one of these users, or to any.
 fn open_of(path: &Path, users: Option<&[u32]>) -> Result<Option<File>, Refused> {
     // Looked at before it is opened, which a pipe or a device would notice.
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
@@ -228,7 +228,7 @@ fn read(from: impl Read, addresses: &[u64]) -> (Vec<Option<Rc<str>>>, u64) {
     (names, malformed)
 }
 
-/// What a line says: where a piece of code starts and ends, and its name.
+/// Parse a line: where a piece of code starts and ends, and its name.
 fn piece(line: &[u8]) -> Option<(u64, u64, &str)> {
     let line = std::str::from_utf8(line).ok()?;
     let (start, rest) = line.split_once(' ')?;
@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(identity(&own).unwrap().1, own_user());
     }
 
-    /// Check that only a regular file of the right user is opened, and that one that grows is read
-    /// again, for names that were not there, or have changed.
+    /// Check that only a regular file of the right user is opened, and that a growing one is read
+    /// again, for new or changed names.
     #[test]
     fn files() {
         let folder = tempfile::tempdir().unwrap();
@@ -330,7 +330,7 @@ mod tests {
         assert!(matches!(open_of(&path, Some(&[user])), Ok(None)));
         fs::write(&path, "1000 10 one\nnothing\n").unwrap();
         assert!(matches!(open_of(&path, Some(&[user + 1])), Err(Refused)));
-        let mut made = Made::by(1);
+        let mut made = JitCode::by(1);
         assert!(!made.is_pending(0x2000), "without a file none will come");
         made.file = open_of(&path, None).unwrap();
         made.find(vec![0x2000, 0x1000, 0x2000]);

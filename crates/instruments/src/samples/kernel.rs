@@ -10,8 +10,8 @@ use super::UNKNOWN;
 use super::tree::nameless;
 use crate::live::LiveError;
 
-/// The kernel's functions that were met, by its symbols as they were when last something new was
-/// not among them.
+/// The kernel's functions that were met, by its symbols when an address was last missing among
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     text: Option<SymbolText>,
@@ -41,7 +41,7 @@ impl Kernel {
         if let Some(text) = &self.text {
             new.retain(|at| !insert(&mut self.met, text, *at));
         }
-        // At the end of a function, the next one may be none.
+        // At the end of a function, the next address may be in none.
         let is_new = |at: &u64| self.met.lookup_index(at.wrapping_sub(1)).is_none();
         if self.text.is_none() || new.iter().any(is_new) {
             let doing = "read the symbols";

@@ -1,25 +1,25 @@
 //! Which samples came late.
 //!
-//! Perf's clock is a timer of each CPU that is due at a fixed period. A sample that comes after it
-//! was due was held up: by code that had interrupts off, or by whoever runs this machine's CPUs,
-//! if it is a guest. The time of such code is in the sample of what ran when interrupts were on
-//! again, so how many came late is the share of time that the clock does not see as it was.
+//! Perf's clock is a timer of each CPU that is due at a fixed period. A late sample was held up:
+//! by code that had interrupts off, or by whoever runs this machine's CPUs, if it is a guest. The
+//! time of such code is in the sample of what ran when interrupts were on again, so how many came
+//! late is the share of time that the clock does not see as it was.
 
 use std::collections::BTreeMap;
 
 use super::layout::Time;
 
-/// What a timer's interrupt takes to be handled differs by less.
+/// The handling of a timer's interrupt varies by less.
 const LATE_NS: u64 = 10_000;
 /// Fewer samples of a CPU don't show when they are due.
 const FEWEST: usize = 20;
 
-/// Samples, and those of them that came late.
+/// Samples, and how many of them came late.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Late {
-    /// Samples of which it is known.
+    /// Samples for which that is known.
     pub(super) timed: u64,
-    /// Those that came late.
+    /// How many came late.
     pub(super) late: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Whose time a sample is: a packet's, sent or received, or that of something else, by name.
+//! Whose time a sample is: a packet's, sent or received, or something else's, by name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,11 +11,11 @@ use netplumb_model::timing::Roles;
 
 use super::arrived::{Place, Who};
 
-/// Functions below which all is done for packets, whatever task they are on top of.
+/// Functions below which all work is for packets, on top of whatever task.
 const PACKETS: &[&str] =
     &["net_rx_action", "net_tx_action", "napi_threaded_poll", "napi_threaded_poll_loop"];
-/// How the names of functions begin that an interrupt, or a softirq other than those of
-/// packets, is below.
+/// What names of functions begin with that run an interrupt, or a softirq other than
+/// packets'.
 const INTERRUPTS: &[&str] = &[
     "handle_softirqs",
     "__do_softirq",
@@ -27,8 +27,8 @@ const INTERRUPTS: &[&str] = &[
     "common_interrupt",
 ];
 
-/// What runs softirqs, and what those that are not packets' are called, by the function
-/// that carries them out (kernel/softirq.c has the names).
+/// Functions that run softirqs, and names of softirqs other than packets', by the
+/// function that carries them out (kernel/softirq.c has the names).
 const SOFTIRQS_RUN_BY: &[&str] = &["handle_softirqs", "__do_softirq"];
 const SOFTIRQS: &[(&str, &str)] = &[
     ("run_timer_softirq", "timer"),
@@ -46,18 +46,18 @@ const SOFTIRQS: &[(&str, &str)] = &[
 pub(super) struct Owner {
     pub(super) direction: Direction,
     pub(super) context: Context,
-    /// How many of its frames are of that.
+    /// How many of its frames belong to that.
     pub(super) frames: usize,
-    /// The function that stands for it if it is no packet's.
+    /// The function that stands for it if it is not a packet's.
     pub(super) other: Option<String>,
 }
 
-/// Whose tasks are whose.
+/// Whose a task is: this process's, of one that it started, or another's.
 #[derive(Debug)]
 pub(super) struct Tasks {
     /// This process.
     own: u32,
-    /// What its threads are called that neither send nor handle packets.
+    /// Names of its threads that neither send nor handle packets.
     bystanders: BTreeSet<String>,
     /// Processes that it has started.
     started: BTreeSet<u32>,
@@ -92,7 +92,7 @@ impl Tasks {
         }
     }
 
-    /// What a sample was of, and how many of its frames are of that; none if of nothing.
+    /// The owner of a sample, with the number of frames that belong to it; `None` if it has no owner.
     pub(super) fn owner(&self, sampled: &Place, names: &[&str]) -> Option<Owner> {
         let owner = |direction, context, frames| Owner { direction, context, frames, other: None };
         let outermost = names.iter().rposition(|name| PACKETS.contains(&base_name(name)));
@@ -140,8 +140,8 @@ impl Tasks {
         })
     }
 
-    /// What a softirq was doing, by the functions that it was in: of a packet of which
-    /// nothing tells more, it was receiving it.
+    /// What a softirq was doing, by the functions that it was in: receiving, if nothing
+    /// shows more.
     fn softirq(&self, names: &[&str]) -> (Direction, Softirq) {
         let sends = |name: &&&str| base_name(name) == "net_tx_action";
         if names.last().as_ref().is_some_and(sends) {
@@ -185,7 +185,7 @@ pub fn context(names: &[&str]) -> Context {
     Context::Task
 }
 
-/// Which interrupt or softirq, other than those of packets, a stack is of, if it is of one.
+/// A stack's interrupt or softirq other than packets', if it has one.
 fn interrupt(names: &[&str]) -> Option<String> {
     let begins = |name: &&str| INTERRUPTS.iter().any(|begins| name.starts_with(begins));
     let outermost = names.iter().rposition(begins)?;
@@ -264,8 +264,8 @@ mod tests {
         }
     }
 
-    /// Check that where packets go through system calls, these say which way, and in softirqs
-    /// the functions that packets meet.
+    /// Check that where packets go through system calls, these give the direction, and in
+    /// softirqs the functions that packets meet.
     #[test]
     fn calls() {
         let tasks = tasks(Roles::Calls);
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// Check that what is no packet's has a name: the task, the softirq, or the
+    /// Check that work for no packet has a name: the task, the softirq, or the
     /// interrupt.
     #[test]
     fn others_have_names() {
@@ -345,7 +345,7 @@ mod tests {
         ] {
             let owner = tasks.owner(&sample, names).unwrap();
             let other = owner.other.as_deref();
-            assert_eq!(other.and_then(Other::of), wanted, "{sample:?} {names:?}");
+            assert_eq!(other.and_then(Other::category), wanted, "{sample:?} {names:?}");
             assert_eq!(owner.direction == Direction::Other, wanted.is_some());
         }
     }

@@ -26,7 +26,7 @@ use crate::own::process_ns;
 /// Time between samples of a CPU, with no other period that it could beat with.
 const PERIOD_NS: u64 = 499_979;
 const EVENT: Event = Event::CpuClock { period_ns: PERIOD_NS };
-/// Of a stack, at most: those of packets are not deeper.
+/// Frames of a stack, at most: packets' stacks are not deeper.
 const FRAMES: u32 = 64;
 /// User code that has no name here.
 const USER_CODE: &str = "[user code]";
@@ -116,13 +116,13 @@ impl Live for Sampling {
     fn close(&mut self) -> Result<Window, LiveError> {
         self.stop();
         let closed = self.closed.unwrap_or_else(Instant::now);
-        // The window is closed: what this process does until it ends is for its samples.
+        // The window is closed: from here on this process works for its samples.
         let reading_ns = process_ns();
         let seen = seen(&mut self.sampler)?;
         let naming_ns = process_ns();
         let symbols = (self.kernel).symbols(seen.iter().flat_map(|(place, _)| &place.kernel))?;
         let named_ns = process_ns();
-        // While those that it has started run yet.
+        // While the processes that it started still run.
         let tasks = Tasks::now(&self.roles, &self.rules);
         let mut charging = Charging::default();
         for (place, known) in &seen {
@@ -162,12 +162,12 @@ impl Live for Sampling {
     }
 }
 
-/// Samples that there was no room for, or whose hash is that of others.
+/// Samples that there was no room for, or whose hash collides with another's.
 pub(super) fn lost(counts: &Counts) -> u64 {
     counts.lost_map + counts.lost_ring + counts.collided
 }
 
-/// What was seen, once no more is sampled.
+/// What was sampled, once sampling has stopped.
 fn seen(sampler: &mut Sampler) -> Result<Vec<(Place, Known)>, LiveError> {
     let counted = sampler.drain(true)?;
     let places = sampler.poll()?.places.into_iter();
@@ -177,7 +177,7 @@ fn seen(sampler: &mut Sampler) -> Result<Vec<(Place, Known)>, LiveError> {
     Ok(seen.collect())
 }
 
-/// Charges samples to whose they are.
+/// Charges samples to their owners.
 #[derive(Debug, Default)]
 struct Charging {
     functions: Functions,

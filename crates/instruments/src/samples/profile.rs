@@ -2,6 +2,9 @@
 //!
 //! What a stack stands for is found out as soon as it arrives, while its process may still be
 //! there; how often it was seen, when a window is closed.
+//!
+//! `stacks.rs` resolves stacks, `charging.rs` charges a window's samples to nodes, `lines.rs` adds source lines,
+//! and `causes.rs` makes call graphs of stacks that other instruments take at events.
 
 mod causes;
 mod charging;
@@ -34,9 +37,9 @@ use stacks::Stacks;
 
 /// The limit of the kernel.
 const MAX_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
-/// What arrives is read this often: a process may be gone soon.
+/// How often records are read: a process may be gone soon.
 const POLL: Duration = Duration::from_millis(40);
-/// Of a user stack, at most; deeper ones are cut.
+/// Bytes of a user stack, at most; deeper ones are cut.
 const COPIED_BYTES: u32 = 8 << 10;
 /// Programs that measure time off the CPU.
 const SWITCHING: &[&str] = &["samples_switch", "samples_waking"];
@@ -54,7 +57,7 @@ pub(super) struct Profile {
     waits: HashMap<u64, Wait>,
     /// Waits that went on as a window ended.
     crossed: Vec<Crossed>,
-    /// Waits that have ended, of those with a stack of their own.
+    /// Ended waits with a stack of their own.
     waited: Vec<Waited>,
     /// What was counted in this window so far.
     counted: BTreeMap<u64, Known>,
@@ -87,7 +90,7 @@ impl Profile {
             .collect();
         let opens = |event: Event| cpus.iter().try_for_each(|cpu| event.open(*cpu).map(drop));
         let event = Event::choose(asked.event, asked.frequency_hz, opens)?;
-        let scope = Scope::of(asked.children, &spec.filter);
+        let scope = Scope::new(asked.children, &spec.filter);
         let mut programs = Vec::new();
         programs.extend(FOLLOWING.iter().filter(|_| scope.follows()));
         programs.extend(SWITCHING.iter().filter(|_| asked.off_cpu));

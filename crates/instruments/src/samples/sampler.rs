@@ -1,8 +1,8 @@
 //! The sampler: one BPF object, for packets' samples and for profiles alike.
 //!
 //! Perf's clock runs a program on every CPU, which counts stacks by a hash of them in a map and
-//! tells a new stack by a ring once. Of two maps one is written to while the other is read: what
-//! was taken is what is counted and what is lost.
+//! reports a new stack by a ring once. Of two maps one is written to while the other is read:
+//! what was taken is what is counted and what is lost.
 //!
 //! Without an NMI, which only a performance monitoring unit has, a timer's interrupt waits where
 //! the kernel has interrupts off, and the sample is where it lets them come again: what it took is
@@ -35,7 +35,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/samples.bpf.o")
 const GRACE: Duration = Duration::from_millis(1);
 /// Copies of stacks need more room: two seconds of a CPU.
 const COPIES_RING_BYTES: u32 = 32 << 20;
-/// Sets how many stacks are told apart, for tests.
+/// Sets how many stacks are distinguished, for tests.
 const KEYS_VARIABLE: &str = "PLUMB_TEST_SAMPLES_KEYS";
 
 /// How to sample.
@@ -43,9 +43,9 @@ const KEYS_VARIABLE: &str = "PLUMB_TEST_SAMPLES_KEYS";
 pub(super) struct Setup<'a> {
     pub(super) cpus: &'a [u32],
     pub(super) event: Event,
-    /// What the programs are told; their namespace is filled in.
+    /// The programs' settings; their namespace is filled in.
     pub(super) config: Config,
-    /// Programs that are loaded beside that of the clock.
+    /// Programs that are loaded beside the clock's.
     pub(super) programs: Vec<&'a str>,
 }
 
@@ -223,8 +223,8 @@ impl Sampler {
     }
 
     /// Tasks that are off the CPU since before this window began: as it was when the window before
-    /// was closed. One that has come back since then has [crossed](Crossed) that moment, and the
-    /// ring has told so: it is to be polled afterwards.
+    /// was closed. One that has come back since then has [crossed](Crossed) that moment, which is
+    /// in the ring: it is to be polled afterwards.
     ///
     /// # Errors
     /// The map can't be read.
@@ -263,8 +263,8 @@ impl Sampler {
         Ok(cpus.iter().filter_map(of_cpu).sum())
     }
 
-    /// Copy so many bytes of the user stacks of samples with these hashes from now on; none: as many
-    /// as of others. Those that were not seen for long are forgotten.
+    /// Copy this number of bytes of the user stacks of samples with these hashes from now on; none:
+    /// as many as of others. Hashes not seen for long are forgotten.
     pub(super) fn copy(&self, bytes: impl Iterator<Item = (u64, Option<u32>)>) {
         for (hash, bytes) in bytes {
             let hash = hash.to_ne_bytes();
@@ -294,8 +294,8 @@ impl Sampler {
     fn tell_turn(&self) -> Result<(), LiveError> {
         let turn = Turn { map: self.turns, window_ns: self.windows_ns[0] };
         let zero = 0_u32.to_ne_bytes();
-        let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
-        told.map_err(LiveError::system("switch the maps of samples"))
+        let written = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
+        written.map_err(LiveError::system("switch the maps of samples"))
     }
 }
 

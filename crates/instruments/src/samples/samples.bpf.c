@@ -72,7 +72,7 @@ struct {
 
 /*
  * Time of these programs. The kernel can take it, too (BPF_ENABLE_STATS), but
- * only that of all programs of the machine, which slows them down.
+ * only for all programs of the machine, which slows them down.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -110,7 +110,7 @@ static __always_inline int insert(__u64 *hash, struct samples_known *new)
 }
 
 /*
- * Count, and say what `hash` stands for if nobody knows yet: `bytes` at
+ * Count, and report what `hash` stands for if nobody knows yet: `bytes` at
  * `what`. Returns whether it was counted.
  */
 static __always_inline _Bool count(__u64 hash, __u64 check, __u64 times,
@@ -122,7 +122,7 @@ static __always_inline _Bool count(__u64 hash, __u64 check, __u64 times,
 		new.check = check;
 		new.count = times;
 		new.ns = ns;
-		/* What it stands for first: one that is known has been told. */
+		/* What it stands for first: a known one has been reported. */
 		if (bpf_ringbuf_output(&ring, (void *)what, bytes,
 				       BPF_RB_NO_WAKEUP)) {
 			ONE_MORE(lost_ring);
@@ -163,7 +163,7 @@ static __always_inline void tell_time(__u64 hash, __u64 now, __u32 tid)
 
 /*
  * The registers that unwinding a stack begins with. Returns whether they are
- * those of user mode.
+ * user mode's.
  */
 static __always_inline _Bool read_user(struct samples_user_stack *to,
 				       struct pt_regs___of_task *regs)
@@ -188,7 +188,7 @@ static __always_inline _Bool read_user(struct samples_user_stack *to,
 
 /*
  * Copy the user stack of the current task, which is to be unwound, for a
- * sample or a wait. Returns whether that is told.
+ * sample or a wait. Returns whether that is reported.
  */
 static __always_inline _Bool copy_stack(__u32 which, __u32 kind, __u64 hash,
 					__u64 now)
@@ -378,7 +378,7 @@ static __always_inline void cross(const struct samples_asleep *was, __u32 tid,
 		ONE_MORE(waits_dropped);
 }
 
-/* One whose stack is its own. Returns whether it was told. */
+/* One whose stack is its own. Returns whether it was reported. */
 static __always_inline _Bool tell_wait(const struct samples_asleep *was,
 				       __u32 tid, __u64 ns)
 {
@@ -422,7 +422,7 @@ static __always_inline void switch_in(struct task_struct *task, __u64 now)
 	else
 		cross(was, tid, begin);
 	ns = now > begin ? now - begin : 0;
-	/* With those of its kind, if there is no room for it alone. */
+	/* With others of its kind, if there is no room for it alone. */
 	if (!was->copied || !tell_wait(was, tid, ns))
 		count(hash, check, 1, ns, &wait, sizeof(wait));
 	bpf_map_delete_elem(&asleep, &tid);

@@ -14,7 +14,7 @@
 #define SAMPLES_CGROUPS 32
 /* Of each half of a stack: the default of kernel.perf_event_max_stack. */
 #define SAMPLES_FRAMES 127
-/* Stacks of which it is known how much has to be copied. */
+/* Stacks whose part that has to be copied is known. */
 #define SAMPLES_SETTLED 65536
 /* The most of a user stack that is copied to be unwound. */
 #define SAMPLES_STACK_BYTES 16384
@@ -22,7 +22,7 @@
 /* Of the stack of who wakes a task: where it is, not how it got there. */
 #define SAMPLES_WAKER_FRAMES 24
 
-/* tgid: the idle task's, and that of a task of another namespace of pids. */
+/* tgid: the idle task's, and any task's of another namespace of pids. */
 #define SAMPLES_IDLE 0
 #define SAMPLES_FOREIGN 0xffffffff
 
@@ -126,8 +126,8 @@ struct samples_wait {
 	__u32 kind;
 	__u32 reason;
 	__u64 hash;  /* Of this. */
-	__u64 stack; /* That of the stack. */
-	__u64 waker; /* That of who woke it; 0 if nobody did. */
+	__u64 stack; /* The stack's hash. */
+	__u64 waker; /* The waker's; 0 if nobody woke it. */
 };
 
 /*

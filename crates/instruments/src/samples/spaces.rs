@@ -7,7 +7,7 @@ use netplumb_sys::perf::changes::{Change, Mapped};
 
 use super::files::{FileId, Files, Within, is_made};
 
-/// Address spaces of processes that have ended, which samples may still be of.
+/// Address spaces that are kept of ended processes, for late samples.
 const MAX_ENDED: usize = 4_096;
 
 /// Code that is mapped.
@@ -20,10 +20,10 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Of a process that began its program at a time.
+    /// `since_ns` is when the process began its program.
     fn new(mapped: &Mapped, since_ns: u64, files: &mut Files) -> Mapping {
         let (file, offset) = match is_made(&mapped.path) {
-            // What code is there is said by addresses.
+            // Code there is known by its address.
             true => (files.made(mapped.pid, since_ns), mapped.start),
             false => (files.number(&mapped.path, mapped.inode), mapped.offset),
         };
@@ -39,14 +39,14 @@ struct Space {
     mappings: Vec<Mapping>,
 }
 
-/// Of all processes that are known.
+/// The address spaces of all known processes.
 #[derive(Debug, Default)]
 pub(super) struct Spaces {
     /// By process, the last program last.
     all: HashMap<u32, Vec<Space>>,
     /// Processes that have ended, the first first.
     ended: Vec<u32>,
-    /// Changes that were not told.
+    /// Changes that were not reported.
     pub(super) lost: u64,
 }
 
@@ -138,7 +138,7 @@ impl Spaces {
     }
 }
 
-/// A line of /proc/PID/maps, if it is of code.
+/// A line of /proc/PID/maps, if it maps code.
 fn mapping(line: &str, pid: u32, files: &mut Files) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     /// Check that a process has what its parent had until it begins another program, that its
-    /// samples from before are of the old one, and that its number may become another's.
+    /// samples from before belong to the old one, and that its number may become another's.
     #[test]
     fn lives() {
         let mut files = Files::default();
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(spaces.place(2, 9, 0x5008).map(|at| at.file), Some(old));
     }
 
-    /// Check that code which a process made is told apart by process and program, and is known by its
-    /// address.
+    /// Check that code that a process made is distinguished by process and program, and is known by
+    /// its address.
     #[test]
     fn made() {
         let mut files = Files::default();
@@ -222,7 +222,7 @@ mod tests {
         assert_ne!(at(&spaces, 1).file, one);
     }
 
-    /// Check that of lines of /proc/PID/maps those of code are read, with or without a file.
+    /// Check that code's lines in /proc/PID/maps are read, with or without a file.
     #[test]
     fn lines() {
         let mut files = Files::default();

@@ -3,7 +3,7 @@
 #ifndef NETPLUMB_SAMPLES_STACK_H
 #define NETPLUMB_SAMPLES_STACK_H
 
-/* Frames are hashed so many at a time: the verifier follows every round. */
+/* Frames hashed at a time: the verifier follows every round. */
 #define AT_ONCE 4
 
 struct scratch {
@@ -14,7 +14,7 @@ struct scratch {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	/* Programs on top of each other: a clock's on that of a switch. */
+	/* Programs on top of each other: a clock's on a switch's. */
 	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, struct scratch);
@@ -58,7 +58,7 @@ static __always_inline __u32 fill(void *ctx, struct scratch *to,
 	s->in_user = in_user;
 	s->unused = 0;
 	__builtin_memset(s->name, 0, sizeof(s->name));
-	/* Tasks that are not told apart have neither number. */
+	/* Tasks that are not distinguished have neither number. */
 	if (bpf_get_current_pid_tgid() &&
 	    (ids->pid || ids->tgid != SAMPLES_FOREIGN))
 		bpf_get_current_comm(s->name, sizeof(s->name));

@@ -35,8 +35,8 @@ pub(super) struct Unwinding {
 }
 
 impl Unwinding {
-    /// Of an ELF file: only these sections are read. `vdso`: it is the kernel's own, in memory as in
-    /// the file.
+    /// Reads only these sections of an ELF file. `vdso`: it is the kernel's own, in memory as in the
+    /// file.
     pub(super) fn read(file: impl Read + Seek, vdso: bool) -> Option<Unwinding> {
         let file = ReadCache::new(file);
         let elf = ElfFile64::<LittleEndian, _>::parse(&file).ok()?;

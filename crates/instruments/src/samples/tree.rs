@@ -36,7 +36,7 @@ impl Functions {
         number
     }
 
-    /// A function.
+    /// The function with this number, if it was met.
     pub(super) fn met(&self, number: u32) -> Option<&Met> {
         self.all.get(number as usize)
     }
@@ -72,14 +72,14 @@ impl Tree {
         of.ns += sum.ns;
     }
 
-    /// In nanoseconds: what was spent in the kernel, and of the rest `user`.
+    /// Costs in nanoseconds: in the kernel, and the rest in `user`.
     pub(super) fn costs(
         self,
         functions: &Functions,
         quantity: &Declared,
         (kernel, user): (u64, u64),
     ) -> Costs {
-        // Those of this window only.
+        // This window's only.
         let mut used: FxHashMap<u32, u32> = FxHashMap::default();
         let mut met = Vec::new();
         let nodes = self.nodes.into_iter().map(|(parent, function)| {

@@ -51,7 +51,7 @@ static __always_inline void name_task(struct bpf_pidns_info *ids)
 
 	ids->tgid = SAMPLES_IDLE;
 	ids->pid = 0;
-	/* The helper knows tasks of our namespace, not those of others in it. */
+	/* The helper knows tasks of our namespace, not of others in it. */
 	if (own &&
 	    bpf_get_ns_current_pid_tgid(config.pidns_dev, config.pidns_inode,
 					ids, sizeof(*ids))) {

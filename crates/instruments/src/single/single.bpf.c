@@ -40,7 +40,7 @@ static __always_inline __u64 task_key(void)
 
 /*
  * Whether the function is called within an RCU read-side critical section, so
- * that those of the programs are not the outermost. Always false if the kernel
+ * that the programs' own are not the outermost. Always false if the kernel
  * does not count them.
  */
 static __always_inline int in_rcu(void)

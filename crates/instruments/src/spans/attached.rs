@@ -30,14 +30,14 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spans.bpf.o"));
 
 /// A program that has chosen a half ends within microseconds, unless its CPU is not run.
 const GRACE: Duration = Duration::from_millis(1);
-/// Of each half of a stack, at most: the default of kernel.perf_event_max_stack.
+/// Frames of each half of a stack, at most: the default of kernel.perf_event_max_stack.
 const FRAMES: u32 = 127;
 /// Sets how many may be under way, for tests.
 const OPEN_VARIABLE: &str = "PLUMB_TEST_SPANS_OPEN";
 
 /// What a half has.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct HalfTimes {
     /// By row.
     pub(super) times: BTreeMap<usize, netplumb_model::span::Times>,
     pub(super) groups: BTreeMap<String, netplumb_model::span::Times>,
@@ -46,7 +46,7 @@ pub(super) struct Taken {
 
 /// The programs; detached when dropped.
 pub(super) struct Attached {
-    // Before what they are links to, and read.
+    // Dropped before the object.
     ring: Option<RingBuffer<'static>>,
     links: Vec<Link>,
     probes: Vec<OwnedFd>,
@@ -131,7 +131,7 @@ impl Attached {
         let under_way = std::env::var(OPEN_VARIABLE).ok();
         let under_way = under_way.and_then(|n| n.parse().ok()).unwrap_or(OPEN as u32);
         let stacks = plan.by == BY_STACK as u32;
-        // What is not asked for takes no memory.
+        // Maps of unused features take no memory.
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let entries = match name.as_str() {
@@ -255,13 +255,13 @@ impl Attached {
     /// Count no event from now on, whichever it is, and detach the programs.
     ///
     /// # Errors
-    /// The programs can't be told; they are detached all the same.
+    /// The programs' switch can't be written; they are still detached.
     pub(super) fn stop(&mut self) -> Result<(), LiveError> {
         self.open = false;
-        let told = self.tell();
+        let written = self.tell();
         self.links.clear();
         self.probes.clear();
-        told
+        written
     }
 
     /// Whether they are attached.
@@ -272,11 +272,11 @@ impl Attached {
     fn tell(&self) -> Result<(), LiveError> {
         let turn = Turn { open: u64::from(self.open), half: self.half, slow_ns: self.slow_ns };
         let zero = 0_u32.to_ne_bytes();
-        let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
-        told.map_err(LiveError::system("switch the programs of spans"))
+        let written = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
+        written.map_err(LiveError::system("switch the programs of spans"))
     }
 
-    /// From when on one is slow.
+    /// Set the threshold from which a span is slow.
     pub(super) fn set_slow(&mut self, slow_ns: u64) {
         self.slow_ns = slow_ns;
     }
@@ -290,18 +290,18 @@ impl Attached {
     ///
     /// # Errors
     /// The maps can't be read.
-    pub(super) fn take(&mut self) -> Result<Taken, LiveError> {
+    pub(super) fn take(&mut self) -> Result<HalfTimes, LiveError> {
         let full = (self.half & 1) as usize;
         self.half += 1;
         self.tell()?;
-        // Also of programs that were just detached.
+        // Programs that were just detached write until then.
         thread::sleep(GRACE);
         let read = self.read(full);
         read.map_err(LiveError::system("read the times between events"))
     }
 
-    fn read(&self, half: usize) -> Result<Taken, libbpf_rs::Error> {
-        let mut taken = Taken::default();
+    fn read(&self, half: usize) -> Result<HalfTimes, libbpf_rs::Error> {
+        let mut taken = HalfTimes::default();
         let empty = vec![vec![0; size_of::<Times>()]; libbpf_rs::num_possible_cpus()?];
         for row in 0..self.rows {
             let key = ((half * self.rows + row) as u32).to_ne_bytes();
@@ -381,7 +381,7 @@ impl Attached {
         Ok(sum)
     }
 
-    /// Forget what is under way, and count it one by one: once nothing is attached, since it has no end.
+    /// Forget spans under way, and count them: once nothing is attached, since the count has no end otherwise.
     ///
     /// # Errors
     /// The table can't be read.
@@ -393,9 +393,9 @@ impl Attached {
         Ok(all.iter().filter(is_begun).count() as u64)
     }
 
-    /// Runs so far that were left out, since the program ran already.
+    /// Runs so far that the kernel skipped, since the program ran already.
     pub(super) fn misses(&self) -> u64 {
-        Programs::of(&self.object).totals().misses
+        Programs::from_object(&self.object).totals().misses
     }
 }
 
@@ -415,7 +415,7 @@ fn sum(cpus: &[Vec<u8>]) -> netplumb_model::span::Times {
     all
 }
 
-/// What a group is called.
+/// The name of a group.
 fn named(group: &Group, by: usize) -> String {
     if by == super::layout::BY_CPU {
         let number = group.name.first_chunk().copied().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use netplumb_model::events::{Asked, nearest};
+use netplumb_model::events::{EventRequest, nearest};
 use netplumb_model::span::StageKind;
 use netplumb_model::spans::{self, By, MAX_EVENTS, SpansSpec};
 use netplumb_sys::bpf::signatures::{Argument, Signatures};
@@ -15,7 +15,7 @@ use crate::events::format::{Field, fields};
 use crate::events::resolve::{self, Resolved, Tracepoints};
 use crate::live::LiveError;
 
-/// What goes from event to event, the first one that all events have being their key.
+/// Objects that go from event to event; the first one that all events have is the key.
 const GOES_ON: &[&str] = &[
     "request",
     "bio",
@@ -35,13 +35,13 @@ const GOES_ON: &[&str] = &[
 /// Other names of structures.
 const ALSO: &[(&str, &str)] = &[("skb", "sk_buff"), ("bio", "bio"), ("rq", "request")];
 const TASK: &str = "task_struct";
-/// Of two tasks, the one that a tracepoint is about: `sched_switch` has both.
+/// The task that a tracepoint with two is about: `sched_switch` has both.
 const SWITCHED_TO: &str = "next";
 /// Arguments in registers.
 const REGISTERS: usize = 6;
 /// Arguments of a tracepoint that can be read.
 const MOST_ARGUMENTS: usize = 12;
-/// Tracepoints of system calls, which are none of the kernel's own: their records are made of another.
+/// Tracepoints of system calls, which are not raw ones: their records are made at another tracepoint.
 const SYSCALLS: &str = "syscalls";
 
 /// How an event is attached to.
@@ -49,7 +49,7 @@ const SYSCALLS: &str = "syscalls";
 pub(super) enum How {
     /// A tracepoint by its name, with the kernel's arguments.
     Raw(String),
-    /// A tracepoint, with the record that is made of these.
+    /// A tracepoint, with the record made of the kernel's arguments.
     Record,
     /// A function, by a probe in it.
     Function,
@@ -63,7 +63,7 @@ pub(super) struct Planned {
     pub(super) resolved: Resolved,
     pub(super) how: How,
     pub(super) key: Event,
-    /// What the key is called.
+    /// The key's name, as an argument, a field or a type.
     key_name: String,
     /// The structure that the key points to.
     points_to: Option<String>,
@@ -86,8 +86,8 @@ impl Plan {
     /// Look up the events and their keys.
     ///
     /// # Errors
-    /// There is no such event, or it has no such key.
-    pub(super) fn of(asked: &SpansSpec, trampolines: bool) -> Result<Plan, LiveError> {
+    /// The event is unknown, or lacks the key.
+    pub(super) fn from_spec(asked: &SpansSpec, trampolines: bool) -> Result<Plan, LiveError> {
         let count = asked.events.len();
         if !(2..=MAX_EVENTS).contains(&count) {
             return Err(LiveError::Asked(format!("{count} events; expected 2 to {MAX_EVENTS}")));
@@ -96,7 +96,7 @@ impl Plan {
         let mut tracepoints = Tracepoints::new();
         let mut events = Vec::new();
         for name in &asked.events {
-            let planned = Planned::of(name, trampolines, &mut tracepoints, &mut signatures);
+            let planned = Planned::new(name, trampolines, &mut tracepoints, &mut signatures);
             events.push(planned?);
         }
         let default;
@@ -120,15 +120,15 @@ impl Plan {
         Ok(Plan { events, by, labels, kinds })
     }
 
-    /// What the stage from one event to another is called.
+    /// The name of the stage from one event to another.
     pub(super) fn stage(&self, from: usize, to: usize) -> String {
         format!("{} → {}", self.labels[from], self.labels[to])
     }
 
-    /// Whether it is work or a wait: as told of the stages that it is made of, or as declared.
+    /// Whether it is work or a wait: as the stages that it is made of, or as declared.
     pub(super) fn kind(&self, from: usize, to: usize) -> StageKind {
-        let told = self.kinds.get(from..to).unwrap_or_default();
-        match told {
+        let kinds = self.kinds.get(from..to).unwrap_or_default();
+        match kinds {
             [first, rest @ ..] if rest.iter().all(|kind| kind == first) => *first,
             [_, ..] => StageKind::Either,
             [] => {
@@ -138,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// Functions that are attached to by trampolines, of which the kernel may have none.
+    /// Functions that are attached to by trampolines, which the kernel may lack.
     pub(super) fn trampolines(&self) -> Vec<&str> {
         let events = self.events.iter();
         let by = events.filter(|event| matches!(event.how, How::Trampoline { .. }));
@@ -159,14 +159,16 @@ impl Plan {
     }
 
     /// Whether the first and last event are calls of a function and its returns, by the task that makes them:
-    /// a call within another one is not that one begun again.
+    /// a nested call does not begin the outer one again.
     pub(super) fn nests(&self) -> bool {
         let [first, .., last] = &self.events[..] else {
             return false;
         };
         let called = |event: &Planned| match &event.resolved.asked {
-            Asked::Kernel { function, .. } => Some((None, function.clone())),
-            Asked::User { file, function, .. } => Some((Some(file.clone()), function.clone())),
+            EventRequest::Kernel { function, .. } => Some((None, function.clone())),
+            EventRequest::User { file, function, .. } => {
+                Some((Some(file.clone()), function.clone()))
+            }
             _ => None,
         };
         let is_of_task = |event: &Planned| event.key.key == KEY_TASK as u32;
@@ -185,12 +187,13 @@ impl Plan {
     }
 }
 
-/// What events are called in names of stages: shortly, if that tells them apart.
+/// Names of events in names of stages: short, if that distinguishes them.
 fn labels(events: &[Planned]) -> Vec<String> {
     let short = |event: &Planned| {
         let name = spans::short(&event.resolved.name);
         match &event.resolved.asked {
-            Asked::Kernel { returns: true, .. } | Asked::User { returns: true, .. } => {
+            EventRequest::Kernel { returns: true, .. }
+            | EventRequest::User { returns: true, .. } => {
                 format!("{name} returns")
             }
             _ => name.to_string(),
@@ -212,17 +215,16 @@ fn labels(events: &[Planned]) -> Vec<String> {
         })
 }
 
-/// What all events are about, by the types of their arguments; the task that runs if they have nothing
-/// in common.
+/// The key that all events have in common, by the types of their arguments; else the running task.
 fn in_common(events: &[Planned]) -> String {
     let has = |event: &Planned, what: &str| {
         let points = |argument: &Argument| argument.points_to.as_deref() == Some(what);
         event.arguments.iter().any(points)
     };
     let all_have = |what: &&&str| events.iter().all(|event| has(event, what));
-    // A call is its task's, whatever it is about.
+    // A call is keyed by its task, whatever it is about.
     let function = |event: &Planned| match &event.resolved.asked {
-        Asked::Kernel { function, .. } => Some(function.clone()),
+        EventRequest::Kernel { function, .. } => Some(function.clone()),
         _ => None,
     };
     let called: BTreeSet<Option<String>> = events.iter().map(function).collect();
@@ -253,7 +255,7 @@ fn breakdown(by: Option<By>, first: &Planned) -> Result<u32, LiveError> {
             Some("sk_buff") => BY_SKB,
             _ => {
                 return Err(LiveError::Asked(format!(
-                    "--by device: the key of `{}` is {}, of which no device is known; it needs a \
+                    "--by device: the key of `{}` is {}, which names no device; it needs a \
                      request, a bio or an skb",
                     first.resolved.name, first.key_name
                 )));
@@ -263,7 +265,7 @@ fn breakdown(by: Option<By>, first: &Planned) -> Result<u32, LiveError> {
 }
 
 impl Planned {
-    fn of(
+    fn new(
         name: &str,
         trampolines: bool,
         tracepoints: &mut Tracepoints,
@@ -274,9 +276,9 @@ impl Planned {
             LiveError::Asked(why)
         })?;
         let found = resolve::one(name, asked.clone(), tracepoints);
-        let by_itself = matches!(&asked, Asked::Kernel { trampoline, .. } if *trampoline);
+        let by_itself = matches!(&asked, EventRequest::Kernel { trampoline, .. } if *trampoline);
         let mut found = match found {
-            // Perf need not know of it.
+            // Perf need not have it.
             Err(_) if by_itself && trampolines => vec![Resolved::named(name, asked.clone())],
             found => found.map_err(|refusal| match refusal.unknown {
                 true => LiveError::Asked(format!("`{name}`: {}", refusal.why())),
@@ -289,7 +291,7 @@ impl Planned {
         let resolved =
             found.pop().ok_or_else(|| LiveError::Asked(format!("`{name}` is no event")))?;
         let (arguments, fields, how) = match &asked {
-            Asked::Tracepoint(subsystem, of) => {
+            EventRequest::Tracepoint(subsystem, of) => {
                 let format = tracepoints.format(subsystem, of).unwrap_or_default();
                 let arguments = match subsystem == SYSCALLS {
                     true => None,
@@ -301,7 +303,7 @@ impl Planned {
                 };
                 (arguments.unwrap_or_default(), fields(&format), how)
             }
-            Asked::Kernel { function, returns, trampoline } => {
+            EventRequest::Kernel { function, returns, trampoline } => {
                 let arguments = signatures.function(function);
                 let trampoline = *trampoline && trampolines && arguments.is_some();
                 let how = match trampoline {
@@ -325,22 +327,24 @@ impl Planned {
         })
     }
 
-    /// Whether of several programs at it the one that was attached first runs first: so it is at
-    /// tracepoints. Probes and trampolines are lists to whose head the last one is added
-    /// (add_new_kprobe(), consumer_add(), __bpf_trampoline_link_prog()). A return is handled in the
-    /// opposite order to the call (rethook_trampoline_handler()).
+    /// Whether the program that was attached first runs first, as at tracepoints. Probes and
+    /// trampolines are lists to whose head the last one is added (add_new_kprobe(), consumer_add(),
+    /// __bpf_trampoline_link_prog()). A return is handled in the opposite order to the call
+    /// (rethook_trampoline_handler()).
     pub(super) fn runs_in_order(&self) -> bool {
         match self.how {
             How::Raw(_) | How::Record => true,
             How::Trampoline { .. } => false,
-            How::Function => matches!(self.resolved.asked, Asked::Kernel { returns: true, .. }),
+            How::Function => {
+                matches!(self.resolved.asked, EventRequest::Kernel { returns: true, .. })
+            }
         }
     }
 
     fn returns(&self) -> bool {
         matches!(
             self.resolved.asked,
-            Asked::Kernel { returns: true, .. } | Asked::User { returns: true, .. }
+            EventRequest::Kernel { returns: true, .. } | EventRequest::User { returns: true, .. }
         )
     }
 
@@ -435,7 +439,7 @@ impl Planned {
         };
         let points = |argument: &Argument| argument.points_to.as_deref() == Some(of);
         let typed = || {
-            // Of two tasks that are switched, the next.
+            // When tasks are switched, the next one.
             let next = by(&|argument| points(argument) && argument.name == SWITCHED_TO);
             next.or_else(|| by(&points))
         };
@@ -443,13 +447,13 @@ impl Planned {
             let n: usize = key.strip_prefix("arg")?.parse().ok()?;
             let is_function = self.how == How::Function && !self.returns();
             let known = self.arguments.get(n).is_some_and(is_key);
-            // Of a program's function it is not known how many it has.
+            // How many a program's function has is not known.
             (known || is_function && self.arguments.is_empty()).then_some(n)
         };
         named.or_else(typed).or_else(numbered)
     }
 
-    /// That it has no such key, and what it has.
+    /// The error for a missing key, with the keys that it has.
     fn has_no(&self, key: &str) -> String {
         let mut has: Vec<String> = Vec::new();
         for argument in &self.arguments {
@@ -497,7 +501,7 @@ mod tests {
     fn planned(name: &str, arguments: &[(&str, Option<&str>, u8)]) -> Planned {
         let asked = spans::event(name).unwrap();
         let how = match &asked {
-            Asked::Tracepoint(_, of) => How::Raw(of.clone()),
+            EventRequest::Tracepoint(_, of) => How::Raw(of.clone()),
             _ => How::Function,
         };
         let argument = |(name, to, bytes): &(&str, Option<&str>, u8)| Argument {
@@ -519,7 +523,7 @@ mod tests {
     const SWITCH: &[(&str, Option<&str>, u8)] =
         &[("preempt", None, 1), ("prev", Some("task_struct"), 8), ("next", Some("task_struct"), 8)];
 
-    /// Check what each kind of key is taken from, and that the default is what all have in common.
+    /// Check the source of each kind of key, and that the default is the common key.
     #[test]
     fn keys() {
         let issue = || planned("block:block_rq_issue", &[("rq", Some("request"), 8)]);
@@ -562,7 +566,7 @@ mod tests {
         }
     }
 
-    /// Check which events are about another task than the one that runs.
+    /// Check which events are about a task other than the running one.
     #[test]
     fn about_a_task() {
         let is_about = |key: &str| {
@@ -575,7 +579,7 @@ mod tests {
         assert!(!is_about("current") && !is_about("cpu") && !is_about("preempt"));
     }
 
-    /// Check that the names of stages tell events apart.
+    /// Check that the names of stages distinguish events.
     #[test]
     fn names() {
         let named = |names: &[(&str, &str)]| {
@@ -594,7 +598,7 @@ mod tests {
         assert_eq!(named(&[("x:a", "cpu"), ("x:a", "cpu")]), "1. a 2. a");
     }
 
-    /// Check that devices are known of requests, bios and packets alone.
+    /// Check that only requests, bios and packets have devices.
     #[test]
     fn devices() {
         let mut event = planned("block:block_rq_issue", &[("rq", Some("request"), 8)]);

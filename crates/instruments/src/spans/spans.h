@@ -8,13 +8,13 @@
 
 /* Of a span, at most. */
 #define SPANS_EVENTS 8
-/* Pairs of events of which one is before the other, and the whole. */
+/* Pairs of events, one before the other, and the whole. */
 #define SPANS_ROWS 29
 /* What has begun and not ended, at most. */
 #define SPANS_OPEN 65536
-/* Calls of a function within each other that are told apart. */
+/* Calls of a function within each other that are distinguished. */
 #define SPANS_DEPTH 1024
-/* Stacks that are told apart, and groups. */
+/* Stacks that are distinguished, and groups. */
 #define SPANS_KEYS 16384
 #define SPANS_GROUPS 256
 #define SPANS_GROUP_NAME 32
@@ -117,7 +117,7 @@ struct spans_counts {
 	__u64 ended;
 	__u64 again;	 /* Begun again before the end. */
 	__u64 no_room;	 /* For what began. */
-	__u64 too_deep;	 /* Calls within more others than are told apart. */
+	__u64 too_deep;	 /* Calls nested too deep to be distinguished. */
 	__u64 not_begun; /* Last events of what had not begun. */
 	__u64 between;	 /* Events between of what had not begun. */
 	__u64 out_of_order;

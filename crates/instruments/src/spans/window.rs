@@ -1,11 +1,11 @@
-//! Windows of spans: times, what they are broken down by, and a ledger of what began.
+//! Windows of spans: times, their groups, and a ledger of begun ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Figure, Item};
+use netplumb_model::quantity::{Figure, FigureKey};
 use netplumb_model::span::{StageKind, Times};
 use netplumb_model::spans::{
     APART, BEGUN, BEGUN_AGAIN, BETWEEN_NOT_BEGUN, By, ENDED, Group, NO_ROOM, NOT_BEGUN, OPEN,
@@ -24,10 +24,10 @@ use crate::live::{self, Live, LiveError};
 use crate::own::process_ns;
 use crate::samples::{Causes, Scope};
 
-/// What arrives is read this often: a process may be gone soon.
+/// How often records are read: a process may be gone soon.
 const POLL: Duration = Duration::from_millis(40);
-/// The shortest slice of a picture over time; later ones are this part of what went by, so that hours
-/// have some hundred.
+/// The shortest slice of a picture over time; later ones are this part of the elapsed time, so that
+/// hours have some hundred.
 const SHORTEST: Duration = Duration::from_millis(50);
 const PART: u32 = 100;
 
@@ -45,11 +45,11 @@ pub(super) struct Between {
     groups: BTreeMap<String, Times>,
     stacks: BTreeMap<u64, Known>,
     slices: Vec<Slice>,
-    /// All that ended so far, which shares are of.
+    /// All that ended so far, the base of shares.
     all: Times,
     begun: Option<Instant>,
     opened: Instant,
-    /// When events were counted no more, of a window that is not closed yet.
+    /// When counting stopped, for a window that is not closed yet.
     stopped: Option<Instant>,
     polled: Instant,
     sliced: Instant,
@@ -62,14 +62,14 @@ impl Between {
     pub(super) fn attach(spec: &TimingSpec, asked: &SpansSpec) -> Result<Between, LiveError> {
         let begun = Instant::now();
         let reader_ns = process_ns();
-        let scope = Scope::of(asked.children, &spec.filter);
-        let mut plan = Plan::of(asked, true)?;
+        let scope = Scope::new(asked.children, &spec.filter);
+        let mut plan = Plan::from_spec(asked, true)?;
         let mut probes = None;
         let mut attached = match Attached::load(&plan, scope) {
             Err(error) if !plan.trampolines().is_empty() => {
                 let names = plan.trampolines().join(", ");
                 let neither = |other: LiveError| neither(&names, &error, other);
-                plan = Plan::of(asked, false).map_err(neither)?;
+                plan = Plan::from_spec(asked, false).map_err(neither)?;
                 probes = Some(format!("{names}: {error}"));
                 Attached::load(&plan, scope)?
             }
@@ -137,7 +137,7 @@ impl Between {
         Ok(())
     }
 
-    /// Take what has ended since this was done last: a slice of the picture, until then.
+    /// Take what has ended since the last call, as a slice that ends at `until`.
     fn slice(&mut self, until: Instant) -> Result<(), LiveError> {
         let taken = self.attached.take()?;
         let whole = rows(self.plan.events.len()) - 1;
@@ -198,7 +198,7 @@ impl Between {
         for from in 0..count {
             for to in from + 1..count {
                 let times = times(row(from, to));
-                // What passes an event over has a stage of its own, if there is any.
+                // Spans that skip an event have a stage of their own, if there are any.
                 if to == from + 1 || times.count > 0 {
                     let (name, kind) = (self.plan.stage(from, to), self.plan.kind(from, to));
                     stages.push(stage(from * count + to, name, kind, times));
@@ -212,7 +212,7 @@ impl Between {
         stages
     }
 
-    /// The call graphs of those who caused what ended.
+    /// The call graphs of the causes of ended spans.
     fn costs(&mut self) -> Result<(Vec<Costs>, u64), LiveError> {
         let stacks = std::mem::take(&mut self.stacks);
         let Some(causes) = &mut self.causes else {
@@ -245,7 +245,7 @@ impl Between {
         let now = stopped.unwrap_or_else(Instant::now);
         let counts = self.attached.counts()?;
         let misses = self.attached.misses();
-        // Counted apart from what began, so that the ledger tells if they differ.
+        // Counted apart from what began, so that the ledger shows if they differ.
         let open = match last {
             true => Some(self.attached.give_up()?),
             false => None,
@@ -289,11 +289,11 @@ impl Between {
         figures.extend(open.map(|open| Figure::new(&OPEN, open as f64)));
         let mut named = BTreeSet::new();
         for n in 0..self.plan.events.len() {
-            // One that is there twice is seen by two programs.
+            // An event that is listed twice is seen by two programs.
             if named.insert(self.plan.name(n)) {
                 let seen = counts.seen[n].saturating_sub(self.counts.seen[n]);
                 let figure = Figure::new(&SEEN, seen as f64);
-                figures.push(figure.of(Item::label(self.plan.name(n))));
+                figures.push(figure.with_key(FigureKey::label(self.plan.name(n))));
             }
         }
         let causes = [
@@ -306,14 +306,16 @@ impl Between {
         ];
         let causes = causes.into_iter().filter(|(.., count)| *count > 0.0);
         figures
-            .extend(causes.map(|(of, cause, count)| Figure::new(of, count).of(Item::label(cause))));
+            .extend(causes.map(|(of, cause, count)| {
+                Figure::new(of, count).with_key(FigureKey::label(cause))
+            }));
         if self.slow.is_some() && self.attached.slow_ns() < u64::MAX {
             figures.push(Figure::new(&THRESHOLD, self.attached.slow_ns() as f64));
         }
         figures
     }
 
-    /// What was lost of the window.
+    /// The window's losses.
     fn lost(&mut self, counts: &Counts, misses: u64, unknown: u64) -> Vec<Loss> {
         let changes = self.causes.as_mut().map_or(0, Causes::lost);
         let since = |of: fn(&Counts) -> u64| of(counts).saturating_sub(of(&self.counts));
@@ -350,7 +352,7 @@ impl Between {
                 "what they began is missing",
             ),
             (
-                "changes of processes that were not told",
+                "unreported changes of processes",
                 changes,
                 "code that was mapped then may have no name",
             ),
@@ -358,7 +360,7 @@ impl Between {
     }
 }
 
-/// That functions have neither a trampoline nor a kprobe.
+/// The error for functions with neither a trampoline nor a kprobe.
 fn neither(names: &str, trampoline: &LiveError, kprobe: LiveError) -> LiveError {
     match (kprobe, lockdown().filter(|mode| mode != "none")) {
         (LiveError::CannotRun { .. }, Some(mode)) => LiveError::CannotRun {
@@ -376,7 +378,7 @@ fn neither(names: &str, trampoline: &LiveError, kprobe: LiveError) -> LiveError 
     }
 }
 
-/// What a share of times stays below, as tables have it.
+/// The time that a share of times stays below, as in tables.
 fn threshold(times: &Times, share: f64) -> u64 {
     let found = quantile(&times.buckets, share, times.min_ns, times.max_ns);
     found.map_or(u64::MAX, |ns| ns as u64)
@@ -420,7 +422,7 @@ impl Live for Between {
     fn stop(&mut self) {
         if self.attached.is_attached() {
             self.stopped = Some(Instant::now());
-            // Programs that can't be told are detached: no event is counted either way.
+            // Programs whose switch can't be written are detached: no event is counted either way.
             let _ = self.attached.stop();
         }
     }

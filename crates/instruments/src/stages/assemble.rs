@@ -74,7 +74,7 @@ fn way(
     let total = rows().find(|(_, row)| row.kind == StageKind::Total);
     let packets = total.map_or(0, |(row, _)| times(row).count);
     let mut after = false;
-    // The total is less by what its stages are: they go on adding up to it.
+    // The total is reduced as much as its stages, so they still add up to it.
     let mut way_own_ns = 0;
     for (order, (row, stage)) in (0_u16..).zip(rows()) {
         let mut times = times(row);
@@ -105,7 +105,7 @@ fn way(
     }
 }
 
-/// The ledger: what was counted where, of all CPUs.
+/// The ledger: counts by place, of all CPUs.
 pub(super) fn ledger(cpus: &[Cpu]) -> BTreeMap<String, u64> {
     let mut ledger = BTreeMap::new();
     for (p, proto) in PROTOS.iter().enumerate() {
@@ -126,7 +126,7 @@ pub(super) fn losses(cpus: &[Cpu]) -> Vec<u64> {
 }
 
 /// The losses with their descriptions.
-pub(super) fn told(losses: &[u64]) -> Vec<Loss> {
+pub(super) fn described_losses(losses: &[u64]) -> Vec<Loss> {
     let words = LOSS_WORDS.iter().zip(losses);
     live::losses(words.map(|((cause, meaning), count)| (*cause, *count, *meaning)))
 }
@@ -166,8 +166,8 @@ mod tests {
         );
     }
 
-    /// Check that a class has all rows of its way in order, told how many packets
-    /// passed each over; that a completion nobody met is left out; and that other
+    /// Check that a class has all rows of its way in order, with the number of packets
+    /// that skipped each; that a completion nobody met is left out; and that other
     /// classes have none.
     #[test]
     fn a_way_has_all_its_rows() {
@@ -182,9 +182,10 @@ mod tests {
             (key(find("total"), 1, 0), times(10)),
         ]);
         let rows = stages(&seen, &Own::default());
-        let told: Vec<_> = rows.iter().map(|s| (s.order, s.name.as_str(), s.passed_over)).collect();
+        let found: Vec<_> =
+            rows.iter().map(|s| (s.order, s.name.as_str(), s.passed_over)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 (0, "system call", 0),
                 (1, "enqueue", 10),

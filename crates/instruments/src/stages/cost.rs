@@ -1,8 +1,8 @@
-//! What the kernel takes to run a program, beyond what the programs time of themselves.
+//! The kernel's cost of running a program, beyond what the programs time themselves.
 //!
-//! A test run of a tracing program ends at the tracepoint `bpf_test_finish`, whatever the program is
-//! for (net/bpf/test_run.c). So test runs with a program on that tracepoint, which does nothing but what
-//! all of them begin and end with, take as much longer as a run costs.
+//! A test run of a tracing program ends at the tracepoint `bpf_test_finish`, whatever the program is for
+//! (net/bpf/test_run.c). So test runs with a program on that tracepoint, which has only the beginning
+//! and the end that all programs have, take longer by the cost of a run.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
@@ -19,15 +19,15 @@ use crate::own;
 
 /// The tracepoint that is hit by test runs, and by no packet.
 pub(super) const TRACEPOINT: &str = "bpf_test_finish";
-/// Test runs that are timed as one: as many as there are in a turn of the programs' own timing, or more.
+/// Test runs that are timed as one: at least as many as in a turn of the programs' own timing.
 const RUNS: u32 = 512;
-/// Differences that are taken, of which so few are enough where they are alike.
+/// Differences that are taken: at least, if they agree, and at most.
 const LEAST: usize = 4;
 const MOST: usize = 12;
 /// The uncertainty that is sufficient.
 const ENOUGH_NS: f64 = 1.0;
 
-/// Nanoseconds of a run that are not in what it times of itself, which may be less than none: it reads the
+/// Nanoseconds of a run that its own timing misses, which may be negative: the timing includes reading the
 /// clock. None if test runs don't reach the program. It is the kernel's, and measured once.
 ///
 /// # Errors
@@ -72,7 +72,7 @@ fn differences(program: BorrowedFd<'_>, hooks: &mut Hooks) -> Result<Middle, lib
         let with_ns = a_test_run_ns(program);
         hooks.detach();
         taken.push(with_ns - a_test_run_ns(program));
-        let middle = Middle::of(taken.clone());
+        let middle = Middle::from_times(taken.clone());
         if taken.len() >= MOST || (taken.len() >= LEAST && middle.doubt_ns <= ENOUGH_NS) {
             return Ok(middle);
         }

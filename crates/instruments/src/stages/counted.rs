@@ -8,7 +8,7 @@ use super::maps::Maps;
 
 /// Counts since the maps were cleared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct StageCounts {
     /// Packets by place.
     pub(super) ledger: BTreeMap<String, u64>,
     /// By `enum stages_loss`.
@@ -17,11 +17,11 @@ pub(super) struct Counted {
     pub(super) drops: BTreeMap<(u32, u32), u64>,
 }
 
-impl Counted {
+impl StageCounts {
     /// As it is now.
-    pub(super) fn read(maps: &Maps) -> Result<Counted, libbpf_rs::Error> {
+    pub(super) fn read(maps: &Maps) -> Result<StageCounts, libbpf_rs::Error> {
         let cpus: Vec<Cpu> = maps.cpus()?;
-        Ok(Counted {
+        Ok(StageCounts {
             ledger: assemble::ledger(&cpus),
             losses: assemble::losses(&cpus),
             drops: maps.drops()?,
@@ -29,9 +29,9 @@ impl Counted {
     }
 
     /// The difference to `before`.
-    pub(super) fn since(&self, before: &Counted) -> Counted {
+    pub(super) fn since(&self, before: &StageCounts) -> StageCounts {
         let losses = self.losses.iter().enumerate();
-        Counted {
+        StageCounts {
             ledger: grown(&self.ledger, &before.ledger),
             losses: losses
                 .map(|(i, n)| n.saturating_sub(before.losses.get(i).copied().unwrap_or(0)))
@@ -56,7 +56,7 @@ mod tests {
     /// Check that only increases are returned.
     #[test]
     fn what_grew() {
-        let of = |sent, full, torn| Counted {
+        let of = |sent, full, torn| StageCounts {
             ledger: BTreeMap::from([("udp tx sent".to_string(), sent), ("x".into(), 1)]),
             losses: vec![0, torn],
             drops: BTreeMap::from([((1, 2), full)]),
@@ -65,6 +65,6 @@ mod tests {
         assert_eq!(grown.ledger, [("udp tx sent".to_string(), 2)].into());
         assert_eq!(grown.losses, [0, 1]);
         assert_eq!(grown.drops, [].into());
-        assert_eq!(of(7, 3, 2).since(&Counted::default()), of(7, 3, 2));
+        assert_eq!(of(7, 3, 2).since(&StageCounts::default()), of(7, 3, 2));
     }
 }

@@ -8,8 +8,8 @@ use netplumb_model::timing::TimingSpec;
 use super::layout::{CALLS, Config, NAMESPACES, PROTOS};
 use crate::live::LiveError;
 
-/// Calls that send, and that receive, of any kind of descriptor: which of them are
-/// of sockets shows when a packet does.
+/// Calls that send, and that receive, of any kind of descriptor: which of them use
+/// sockets shows when a packet comes by.
 #[cfg(target_arch = "x86_64")]
 const SENDS: &[libc::c_long] = &[
     libc::SYS_write,
@@ -42,7 +42,7 @@ fn calls(numbers: &[libc::c_long]) -> [u64; CALLS / 64] {
     bits
 }
 
-/// The settings that the programs are loaded with.
+/// The programs' settings.
 pub(super) fn config(spec: &TimingSpec, has_data_ready: bool) -> Result<Config, LiveError> {
     let filter = &spec.filter;
     let mut config = Config {

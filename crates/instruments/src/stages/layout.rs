@@ -27,28 +27,28 @@ const _: () = assert!(PROTOS.len() == made::PROTOS && CLASSES == PROTOS.len() + 
 
 /// A row of the table of stages, in the order of `enum stages_stage`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct StageRow {
     pub(super) direction: Direction,
     pub(super) name: &'static str,
     pub(super) kind: StageKind,
-    /// Whether a CPU is busy all the while, so that what programs take of it makes the stage longer.
+    /// Whether a CPU is busy throughout, so that the programs' CPU time makes the stage longer.
     pub(super) busy: bool,
 }
 
-const fn row(direction: Direction, name: &'static str, kind: StageKind) -> Row {
-    Row { direction, name, kind, busy: matches!(kind, Work | Unaccounted) }
+const fn row(direction: Direction, name: &'static str, kind: StageKind) -> StageRow {
+    StageRow { direction, name, kind, busy: matches!(kind, Work | Unaccounted) }
 }
 
-/// A wait for a CPU that is busy with something else until then.
-const fn behind(direction: Direction, name: &'static str) -> Row {
-    Row { direction, name, kind: Wait, busy: true }
+/// A wait for a CPU that is busy with something else.
+const fn behind(direction: Direction, name: &'static str) -> StageRow {
+    StageRow { direction, name, kind: Wait, busy: true }
 }
 
 use Direction::{Forward, Rx, Tx};
 use StageKind::{Total, Unaccounted, Wait, Work};
 
-/// All rows. What comes after a way's total is not in it.
-pub(super) const ROWS: [Row; made::ROWS] = [
+/// All rows. Rows after a path's total are not in it.
+pub(super) const ROWS: [StageRow; made::ROWS] = [
     row(Tx, "system call", Work),
     row(Tx, "enqueue", Work),
     row(Tx, "qdisc wait", Wait),
@@ -121,8 +121,8 @@ pub(super) const LOSS_WORDS: [(&str, &str); made::LOSSES] = [
 ];
 
 impl Packet {
-    /// Where a packet's slot says that it is under way, if it began no earlier than that: the
-    /// protocol's place in [`PROTOS`], the direction, and how many segments.
+    /// If a packet's slot has it under way, begun no earlier than `since_ns`: the protocol's
+    /// place in [`PROTOS`], the direction, and the number of segments.
     pub(super) fn under_way(&self, since_ns: u64) -> Option<(usize, Direction, u64)> {
         let at = |point: usize| self.at[point];
         let (direction, begun_ns) = match usize::from(self.direction) {
@@ -130,7 +130,7 @@ impl Packet {
             made::FORWARD => (Forward, at(made::AT_QUEUE)),
             _ => (Tx, at(made::AT_QUEUE)),
         };
-        // What was sent is with the hardware, and its way is over.
+        // A sent packet is with the hardware, and its path is over.
         let sent = direction != Rx && at(made::AT_SENT) > 0;
         let counts = self.head != 0 && !sent && begun_ns >= since_ns;
         counts.then_some((usize::from(self.proto), direction, u64::from(self.segs)))
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(Packet { head: 0, ..tx }.under_way(45), None);
         assert_eq!(slot(0, [40, 0, 50, 0, 0, 60, 70]).under_way(45), None);
         assert_eq!(slot(2, queued).under_way(45), Some((1, Forward, 3)));
-        // What is received begins with its first moment.
+        // A received packet begins with its first timestamp.
         assert_eq!(slot(1, queued).under_way(45), None);
         assert_eq!(slot(1, queued).under_way(40), Some((1, Rx, 3)));
     }

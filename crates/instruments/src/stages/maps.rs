@@ -50,8 +50,8 @@ impl Half {
     }
 }
 
-/// Longer than most programs run, and how often to look whether all have ended: a CPU of a
-/// virtual machine may be away in the middle of one.
+/// Longer than most programs run, and how often to look whether all have ended: a virtual
+/// CPU may be descheduled in the middle of one.
 const SETTLE: Duration = Duration::from_micros(200);
 const SETTLE_TRIES: usize = 5_000;
 
@@ -59,7 +59,7 @@ const SETTLE_TRIES: usize = 5_000;
 const ONLY: [u8; 4] = 0_u32.to_ne_bytes();
 
 impl Maps {
-    pub(super) fn of(object: &Object) -> Result<Maps, libbpf_rs::Error> {
+    pub(super) fn from_object(object: &Object) -> Result<Maps, libbpf_rs::Error> {
         let map = |name: &str| {
             let found = object.maps().find(|m| m.name().to_string_lossy().ends_with(name));
             let map = found.ok_or_else(|| {
@@ -110,9 +110,9 @@ impl Maps {
         Ok(())
     }
 
-    /// Everything that is counted, to nothing, while no program runs; times are when they are taken.
+    /// Reset all counts, while no program runs; times are reset when they are taken.
     pub(super) fn clear(&self) -> Result<(), libbpf_rs::Error> {
-        // What was noted in a block of runs must not be taken for another's of the same number.
+        // A block of runs must not be taken for another one with the same number.
         let cleared = self.cpus()?.into_iter().map(|cpu| {
             let kept = Cpu {
                 hits: cpu.hits,
@@ -183,7 +183,7 @@ impl Maps {
     }
 
     /// Packets under way that began at a time or later, by protocol and the place of
-    /// [`WAYS`] that has them. For a window that is closed: nothing changes.
+    /// [`WAYS`] that has them. For a closed window: nothing changes.
     pub(super) fn under_way(
         &self,
         since_ns: u64,
@@ -203,7 +203,7 @@ impl Maps {
                     Direction::Forward => WAYS[1],
                     _ => WAYS[2],
                 };
-                // TCP's queues merge packets: those that came in are not told apart.
+                // TCP's queues merge packets: received ones can't be separated.
                 if let Some(proto) = PROTOS.get(proto)
                     && (way.of_tcp || *proto != Proto::Tcp)
                 {

@@ -28,7 +28,7 @@ struct {
 	__type(value, struct stages_own);
 } own SEC(".maps");
 
-/* The bits of a CPU's number, above those of what it counts. */
+/* The bits of a CPU's number, above the count's. */
 #define STAGES_OWN_CPU 20
 #define STAGES_OWN_COUNTED ((1 << STAGES_OWN_CPU) - 1)
 

@@ -1,5 +1,5 @@
 //! The programs' own time in each stage, which is subtracted: what own.h took of some packets, and what
-//! running a program costs beside that.
+//! running a program costs in addition.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ pub(super) struct Own {
     pub(super) run_ns: f64,
 }
 
-/// Packets of a window whose mean says more about it than that of all windows.
+/// Packets from which on a window's own mean is better than the mean of all windows.
 const ENOUGH: u64 = 16;
 
 impl Own {
-    /// What was taken since then, of rows that have enough of it; of others all.
+    /// What was taken since then, in rows with enough of it; in others, everything.
     pub(super) fn since(&self, before: &Own) -> Own {
         let mut since = self.clone();
         for (key, taken) in &mut since.rows {
@@ -44,7 +44,7 @@ impl Own {
         (sum_ns / taken.count as f64).max(0.0)
     }
 
-    /// Take it off the times of a row; returns how much, of all packets.
+    /// Subtract it from the times of a row; returns the sum over all packets.
     pub(super) fn take_off(&self, key: usize, times: &mut Times) -> u64 {
         let own_ns = (self.mean_ns(key) * times.count as f64).round() as u64;
         let own_ns = own_ns.min(times.total_ns);
@@ -53,7 +53,7 @@ impl Own {
     }
 }
 
-/// Take so much off the sum of times: the same of each.
+/// Subtract this from the sum of times, evenly from each.
 pub(super) fn shorten(times: &mut Times, off_ns: u64) {
     if times.count == 0 || off_ns == 0 {
         return;
@@ -64,7 +64,7 @@ pub(super) fn shorten(times: &mut Times, off_ns: u64) {
     times.min_ns = less(times.min_ns);
     times.max_ns = less(times.max_ns);
     let moved = shifted(&times.buckets, each_ns);
-    // Some may be shorter than that, and are nothing then: those that are left would be more than the sum.
+    // Times shorter than that become 0: the remaining ones would add up to more than the sum.
     let least_ns: f64 = moved.iter().map(|(bucket, n)| begins(*bucket) * *n as f64).sum();
     times.buckets = match least_ns <= times.total_ns as f64 {
         true => moved,
@@ -75,7 +75,7 @@ pub(super) fn shorten(times: &mut Times, off_ns: u64) {
     };
 }
 
-/// A histogram whose times are shorter by so much, each bucket's spread evenly over it.
+/// A histogram with all times shortened by this, each bucket's spread evenly over it.
 fn shifted(buckets: &[(u16, u64)], by_ns: f64) -> Vec<(u16, u64)> {
     moved_by(buckets, |ns| ns - by_ns)
 }
@@ -88,11 +88,11 @@ fn begins(bucket: u16) -> f64 {
     }
 }
 
-/// A histogram whose times are shorter, in the same order.
+/// A histogram with shortened times, in the same order.
 ///
 /// Times are whole ns, and a bucket ends with its longest one. That one becomes one of the numbers from its shorter
-/// self to 1 above, each as likely, which rounded down are its shorter self on average: so the sum of the buckets
-/// remains that of the times, also where these are of a few ns.
+/// self to 1 above, each as likely, which rounded down are its shorter self on average: so the buckets' sum still
+/// equals the times', even for times of a few ns.
 fn moved_by(buckets: &[(u16, u64)], shorter: impl Fn(f64) -> f64) -> Vec<(u16, u64)> {
     let mut found: BTreeMap<u16, u64> = BTreeMap::new();
     for &(bucket, count) in buckets {
@@ -107,20 +107,20 @@ fn moved_by(buckets: &[(u16, u64)], shorter: impl Fn(f64) -> f64) -> Vec<(u16, u
             let share = ((end - from) / (to - from)).clamp(0.0, 1.0);
             (share * count as f64).round() as u64
         };
-        let mut told = 0;
+        let mut placed = 0;
         for into in (0..=bucket).rev().take_while(|into| {
-            // What would be below 0 is 0.
+            // Values below 0 become 0.
             begins(*into + 1) > from || *into == 0
         }) {
             let above = match into {
                 0 => count,
                 into => count - below(begins(into)),
             };
-            let new = above - told;
+            let new = above - placed;
             if new > 0 {
                 *found.entry(into).or_default() += new;
             }
-            told = above;
+            placed = above;
         }
     }
     debug_assert!(found.keys().all(|bucket| usize::from(*bucket) < BUCKETS));
@@ -151,8 +151,8 @@ mod tests {
         Own { rows: BTreeMap::from([(3, taken)]), run_ns: 20.0 }
     }
 
-    /// Check that the mean of what was taken, and of what its runs cost, is subtracted of every packet
-    /// of its row, and of no other row.
+    /// Check that the mean of what was taken, and of what its runs cost, is subtracted from every
+    /// packet of its row, and from no other row.
     #[test]
     fn a_mean_is_subtracted() {
         // 100 ns and two runs a packet.
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!((seen.count, seen.total_ns, seen.min_ns, seen.max_ns), (40, 40 * 860, 860, 860));
         assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 40);
         for (bucket, _) in &seen.buckets {
-            // Those of 992 to 1023 ns.
+            // Times of 992 to 1023 ns.
             assert!((852..884).contains(&upper(*bucket)) || (864..=895).contains(&upper(*bucket)));
         }
         let mut other = times(&[1000; 40]);
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(many.since(&Own::default()).rows[&3].count, 120);
     }
 
-    /// Check that no time is less than nothing.
+    /// Check that no time is negative.
     #[test]
     fn nothing_is_less_than_nothing() {
         let mut seen = times(&[10, 20, 500]);
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(seen.buckets.iter().map(|(_, n)| n).sum::<u64>(), 3);
     }
 
-    /// Check that a histogram goes with its sum also where many times are shorter than what is subtracted.
+    /// Check that a histogram agrees with its sum, even if many times are shorter than what is subtracted.
     #[test]
     fn sums_and_buckets_agree() {
         let mut seen = times(&[10, 10, 10, 10, 10_000]);
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!((seen.total_ns, &seen.buckets[..]), (0, &[(0, 5)][..]));
     }
 
-    /// Check that the buckets have room for the sum, and no more than it, whatever is subtracted of however short times.
+    /// Check that the buckets have room for the sum, and no more than it, whatever is subtracted, and however short the
+    /// times.
     #[test]
     fn buckets_have_room_for_the_sum() {
         let mut state = 1_u64;
@@ -219,7 +220,7 @@ mod tests {
                 seen.buckets.iter().map(|(bucket, n)| of(*bucket) * n).sum()
             };
             let (low, high) = (sum(|bucket| begins(bucket) as u64), sum(upper));
-            // What was rounded: a few packets of each bucket.
+            // Rounding: a few packets of each bucket.
             let slack = 100 + seen.total_ns / 50;
             assert!(
                 low <= seen.total_ns + slack && seen.total_ns <= high + slack,

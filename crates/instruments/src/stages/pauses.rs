@@ -1,12 +1,12 @@
-//! Pauses: following every packet of a busy machine takes more of it than most can
-//! spare, and a tracepoint costs even where nothing is done in it. So where measuring
-//! is held to a share of the machine's work, packets are followed in stretches, with
-//! nothing attached in between. A packet is followed to its end: at the end of a
-//! stretch no more are let in, and those under way are waited for.
+//! Pauses: following every packet of a busy machine takes more CPU time than most can
+//! spare, and a tracepoint costs even without work in it. So where measuring is held to
+//! a share of the machine's work, packets are followed in stretches, with nothing
+//! attached in between. A packet is followed to its end: at the end of a stretch no
+//! more are let in, and those under way are waited for.
 //!
-//! What a run of a program takes is measured now and then, in a stretch whose packets
-//! are in no figure, since the kernel's own measuring (kernel.bpf_stats_enabled) makes
-//! it slower.
+//! The cost of a program's run is measured now and then, in a stretch whose packets are
+//! in no figure, since the kernel's own measuring (kernel.bpf_stats_enabled) makes it
+//! slower.
 
 use std::fs;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -22,27 +22,27 @@ use super::layout::{Cpu, PLACES, PROTOS, WindowState};
 use super::maps::Maps;
 use crate::own::{self, Programs};
 
-/// How often it is looked what was spent: so often where it is soon spent, and no less
-/// often than that.
+/// The shortest and the longest interval of looking at what was spent: short if it is
+/// soon spent.
 const STEP: Duration = Duration::from_millis(4);
 const STEP_MOST: Duration = Duration::from_millis(64);
-/// How often it is looked whether packets under way have ended.
+/// The interval of looking whether packets under way have ended.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
-/// None ended for so long: those that are left wait for somebody.
+/// If none ended for this long, the remaining packets wait for somebody.
 const DRAIN_QUIET: Duration = Duration::from_millis(100);
-/// No longer than this are they waited for.
+/// The longest that packets under way are waited for.
 const DRAIN_MOST: Duration = Duration::from_millis(500);
-/// A packet that was sent in a pause has come to its receiver's softirq by then.
+/// By then, a packet sent in a pause has reached its receiver's softirq.
 const SETTLE_NS: u64 = 1_000_000;
 /// CPU time that a stretch takes, so that attaching, and its opposite, some 2 ms
 /// together, are a small part.
 const STRETCH_NS: f64 = 8e6;
-/// What a run begins with: short runs have no pauses.
+/// The budget at the beginning of a run: short runs have no pauses.
 const BURST_NS: f64 = STRETCH_NS;
-/// How much may be owed when a window begins that is to have something in it.
+/// The largest debt at which a window still begins with a stretch.
 const DEBT_NS: f64 = 40e6;
-/// How much of the share is given out: what programs push out of caches, and
-/// interrupts of other CPUs when they are attached, is not in what they say.
+/// How much of the share is given out: what programs push out of caches, and interrupts
+/// of other CPUs when they are attached, is not in the measured cost.
 const GIVEN: f64 = 0.6;
 /// Nothing is gained by less than this share of one CPU.
 const LEAST_CPUS: f64 = 0.006;
@@ -52,7 +52,7 @@ const HIT_NS: f64 = 130.0;
 const CALL_NS: f64 = 30.0;
 /// Runs that a measurement needs.
 const ENOUGH_RUNS: u64 = 500;
-/// How long a stretch to measure that is.
+/// The length of a stretch for that measurement.
 const ASIDE: Duration = Duration::from_millis(5);
 /// How often it is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
@@ -186,7 +186,7 @@ pub(super) struct Pauser {
 }
 
 impl Pauser {
-    /// For hooks that may take such a share.
+    /// For hooks that may take this share.
     pub(super) fn new(kernel: Arc<Kernel>, hooks: Hooks, share: f64) -> Pauser {
         Pauser {
             kernel,
@@ -220,7 +220,7 @@ impl Pauser {
         result
     }
 
-    /// How it goes, for whoever asks meanwhile: to be set to nothing again.
+    /// The progress, for callers that ask meanwhile: reset by the caller.
     pub(super) fn went(&self) -> Arc<Mutex<Went>> {
         Arc::clone(&self.went)
     }
@@ -263,19 +263,19 @@ impl Pauser {
             Some(state) => state,
             None => self.begin(SETTLE_NS, 0)?,
         };
-        let mut told = Instant::now();
-        let mut hits = Cost::of(&self.kernel.maps.cpus()?).hits;
+        let mut last_report = Instant::now();
+        let mut hits = Cost::from_cpus(&self.kernel.maps.cpus()?).hits;
         let mut step = STEP;
         let stopped = loop {
             let stopped = stop.wait(step);
-            let followed = std::mem::replace(&mut told, Instant::now()).elapsed();
+            let followed = std::mem::replace(&mut last_report, Instant::now()).elapsed();
             self.went_on(|went| went.followed += followed);
-            let now = Cost::of(&self.kernel.maps.cpus()?);
+            let now = Cost::from_cpus(&self.kernel.maps.cpus()?);
             let spent_ns = now.hits.saturating_sub(hits) as f64 * self.budget.hit_ns;
             self.spend(spent_ns);
             hits = now.hits;
             self.budget.earn();
-            // Half of the time that what is left is there for.
+            // Half of the time that the rest of the budget lasts.
             let lasts = self.budget.left_ns.max(0.0) / spent_ns.max(1.0) * step.as_secs_f64();
             step = Duration::from_secs_f64(lasts.min(1.0) / 2.0).clamp(STEP, STEP_MOST);
             if stopped || self.budget.left_ns <= 0.0 {
@@ -304,7 +304,7 @@ impl Pauser {
             if stop.wait(DRAIN_STEP) {
                 return Ok(true);
             }
-            let now = Cost::of(&self.kernel.maps.cpus()?);
+            let now = Cost::from_cpus(&self.kernel.maps.cpus()?);
             // One that is not followed costs less: how much is not known.
             self.spend(now.hits.saturating_sub(hits) as f64 * self.budget.hit_ns);
             hits = now.hits;
@@ -328,11 +328,11 @@ impl Pauser {
             return Ok(false);
         };
         let before = self.kernel.programs.totals();
-        let hits = Cost::of(&self.kernel.maps.cpus()?).hits;
+        let hits = Cost::from_cpus(&self.kernel.maps.cpus()?).hits;
         let state = self.begin(SETTLE_NS, 1)?;
         let mut stopped = stop.wait(ASIDE);
         let after = self.kernel.programs.totals();
-        let hits = Cost::of(&self.kernel.maps.cpus()?).hits.saturating_sub(hits);
+        let hits = Cost::from_cpus(&self.kernel.maps.cpus()?).hits.saturating_sub(hits);
         let runs = after.runs.saturating_sub(before.runs);
         let spent_ns = after.run_ns.saturating_sub(before.run_ns) as f64 + runs as f64 * CALL_NS;
         self.spend(spent_ns);
@@ -351,7 +351,7 @@ impl Pauser {
         let before_ns = own::thread_ns();
         self.hooks.attach()?;
         self.spend((own::thread_ns() - before_ns) as f64);
-        // 16 bits of it are kept with each packet, and 0 is none's.
+        // 16 bits of it are kept with each packet; 0 stands for no stretch.
         self.stretch = self.stretch % 0xffff + 1;
         let now_ns = own::monotonic_ns();
         let state = WindowState {
@@ -400,7 +400,7 @@ struct Cost {
 }
 
 impl Cost {
-    fn of(cpus: &[Cpu]) -> Cost {
+    fn from_cpus(cpus: &[Cpu]) -> Cost {
         let count = |class: usize, name: &str| -> u64 {
             let place = PLACES.iter().position(|p| *p == name);
             place.map_or(0, |at| cpus.iter().map(|cpu| cpu.places[class][at]).sum())
@@ -413,7 +413,7 @@ impl Cost {
                     let begun = count(class, way.begins);
                     let ended: u64 = way.ends.iter().map(|end| count(class, end)).sum();
                     cost.begun += begun;
-                    // Of one that was not seen to begin: no other is over for it.
+                    // A packet that was not seen to begin ends no other.
                     cost.ended += ended.min(begun);
                 }
             }

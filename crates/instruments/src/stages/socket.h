@@ -60,8 +60,8 @@ static __always_inline __u32 length_of(struct sock *sk)
 }
 
 /*
- * The packet is the last of the socket's queue. Its index follows that of the
- * previous one; packets that were queued before the first one are known from
+ * The packet is the last of the socket's queue. Its index follows the
+ * previous one's; packets that were queued before the first one are known from
  * the queue's length. If several CPUs fill the queue, one may report for all,
  * so the count is corrected when the queue is empty. At other times the length
  * is not reliable: it is counted twice for a moment by a reader that takes over

@@ -206,7 +206,7 @@ HOOK(softirq_exit)
 	c->softirq_over = 0;
 }
 
-/* Does nothing: what the kernel takes to run a program is told by it. */
+/* Does nothing: it measures what the kernel takes to run a program. */
 HOOK(bpf_test_finish, int *error)
 {
 }

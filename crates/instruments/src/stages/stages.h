@@ -26,7 +26,7 @@
 /* Drop reasons that are counted separately. */
 #define STAGES_REASONS 256
 /*
- * Runs of programs on a CPU, of which the first ones are timed. A power of two.
+ * Runs of programs on a CPU; the first ones are timed. A power of two.
  */
 #define STAGES_OWN_EVERY 512
 #define STAGES_OWN_BLOCK 32

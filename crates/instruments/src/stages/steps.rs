@@ -35,7 +35,7 @@ fn context(step: &StepEvent) -> Context {
     Context::Softirq(*softirq.unwrap_or(&Softirq::NetRx))
 }
 
-/// What begins with an event, as far as the next one tells.
+/// What begins with an event, as far as the next one shows.
 fn name(event: u32, next: Option<u32>) -> &'static str {
     match (event, next) {
         (event::CALL, _) => "system call",
@@ -107,7 +107,7 @@ pub(super) fn steps(events: &[StepEvent]) -> Vec<Step> {
 mod tests {
     use super::*;
 
-    fn told(events: &[(u32, u64)]) -> Vec<(String, u64, u64)> {
+    fn named_steps(events: &[(u32, u64)]) -> Vec<(String, u64, u64)> {
         let events: Vec<_> = events
             .iter()
             .map(|&(event, at_ns)| StepEvent { event, at_ns, packet: 7, ..StepEvent::default() })
@@ -124,7 +124,7 @@ mod tests {
     fn the_ways_overlap() {
         use event::*;
         assert_eq!(
-            told(&[
+            named_steps(&[
                 (CALL, 0),
                 (QUEUE, 10),
                 (START, 12),
@@ -154,7 +154,7 @@ mod tests {
     fn a_packet_is_forwarded() {
         use event::*;
         assert_eq!(
-            told(&[
+            named_steps(&[
                 (NETIF_RX, 0),
                 (RECEIVE, 5),
                 (QUEUE, 9),

@@ -1,5 +1,5 @@
-//! Jumps and calls within a section, which have no relocation: where they lead, and which bits of the
-//! code say so.
+//! Jumps and calls within a section, which have no relocation: their targets, and the bits of the code that encode
+//! them.
 
 use iced_x86::{Decoder, DecoderOptions, OpKind};
 use netplumb_model::arch::Arch;
@@ -12,18 +12,18 @@ const WORD_BYTES: usize = 4;
 /// A jump or a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Branch {
-    /// Offset in the code of the field that says where it leads.
+    /// Offset in the code of the field with its target.
     pub(super) at: usize,
     /// Size of the field.
     pub(super) bytes: usize,
-    /// Bits of the field that say something else.
+    /// Bits of the field with other meanings.
     pub(super) other_bits: u32,
     /// Where it leads.
     pub(super) target: u64,
 }
 
 /// The branches of code that begins at an offset of its section.
-pub(super) fn of(arch: Arch, code: &[u8], begin: u64) -> Vec<Branch> {
+pub(super) fn within(arch: Arch, code: &[u8], begin: u64) -> Vec<Branch> {
     match arch {
         Arch::X86_64 => of_x86(code, begin),
         Arch::Arm64 => of_arm64(code, begin),
@@ -87,8 +87,8 @@ fn offset_field(word: u32) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    /// Check where branches of AArch64 lead, forwards and back, as objdump has it, and that what is none
-    /// is not taken for one.
+    /// Check the targets of AArch64 branches, forwards and back, against objdump's, and that other instructions are not
+    /// taken for branches.
     #[test]
     fn arm64() {
         for (word, target) in [
@@ -102,7 +102,7 @@ mod tests {
             (0xd63f_0020, None),        // blr x1
             (0x9100_0000, None),        // add
         ] {
-            let found = of(Arch::Arm64, &u32::to_le_bytes(word), 0x100);
+            let found = within(Arch::Arm64, &u32::to_le_bytes(word), 0x100);
             assert_eq!(found.first().map(|b| b.target), target, "{word:#x}");
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     /// Check that a branch's registers and condition are not of its target.
     #[test]
     fn other_bits() {
-        let bits = |word: u32| of(Arch::Arm64, &word.to_le_bytes(), 0)[0].other_bits & word;
+        let bits = |word: u32| within(Arch::Arm64, &word.to_le_bytes(), 0)[0].other_bits & word;
         assert_eq!(bits(0x97ff_fffe), 0x9400_0000);
         assert_eq!(bits(0xb4ff_ffe3), 0xb400_0003);
         assert_eq!(bits(0x5400_0061), 0x5400_0001);

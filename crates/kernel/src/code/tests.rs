@@ -57,7 +57,7 @@ fn last() -> Vec<u8> {
     vec![0x48, 0xc7, 0xc7, 0, 0, 0, 0]
 }
 
-fn of(module: &[u8]) -> Code {
+fn module_code(module: &[u8]) -> Code {
     code(module).unwrap()
 }
 
@@ -67,13 +67,13 @@ fn of(module: &[u8]) -> Code {
 fn moved_is_the_same() {
     let small = vec![0xc3];
     let large = vec![0x90, 0x90, 0xc3];
-    let before = of(&module(
+    let before = module_code(&module(
         &[("grows", small.clone()), ("calls", call(1, 0)), ("says", last())],
         b"hello\0world\0",
         6,
         1,
     ));
-    let after = of(&module(
+    let after = module_code(&module(
         &[("grows", large), ("calls", call(3, 0)), ("says", last())],
         b"more\0hello\0world\0",
         11,
@@ -100,22 +100,22 @@ fn others_are_not() {
             ("says", last()),
         ]
     };
-    let before = of(&module(&functions(0, 0x90), b"a\0b\0", 0, 1));
+    let before = module_code(&module(&functions(0, 0x90), b"a\0b\0", 0, 1));
     for (other, name) in [
         (module(&functions(2, 0x90), b"a\0b\0", 0, 1), "calls"),
         (module(&functions(0, 0x90), b"a\0b\0", 2, 1), "says"),
         (module(&functions(0, 0xf4), b"a\0b\0", 0, 1), "one"),
     ] {
-        let difference = compare(&before, &of(&other));
+        let difference = compare(&before, &module_code(&other));
         let names: Vec<&str> = difference.functions.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, [name]);
     }
-    let difference = compare(&before, &of(&module(&functions(0, 0x90), b"a\0b\0", 0, 2)));
+    let difference = compare(&before, &module_code(&module(&functions(0, 0x90), b"a\0b\0", 0, 2)));
     assert_eq!(difference.versions, ["kfoo"]);
     assert!(difference.functions.is_empty() && !difference.is_empty());
 }
 
-/// Check that bytes which are no module are refused, and a module cut short as well.
+/// Check that bytes other than a module's are refused, and a truncated module, too.
 #[test]
 fn damaged() {
     assert!(code(b"text").is_err());
@@ -160,24 +160,24 @@ fn module_of_arm64(functions: &[(&str, &[u32])], name: &str, addend: i64) -> Vec
     file.write().unwrap()
 }
 
-/// Check that functions of arm64 are compared by their instructions and by what these refer to, wherever
-/// they are: with relocations and without, and that a register, an addend or a callee is a difference.
+/// Check that functions of arm64 are compared by their instructions and these instructions' targets, wherever they are:
+/// with relocations and without, and that a register, an addend or a callee is a difference.
 #[test]
 fn of_arm64() {
     const BL: u32 = 0x9400_0000;
     const RET: u32 = 0xd65f_03c0;
     const NOP: u32 = 0xd503_201f;
-    // `cbz` of a register, so many instructions back.
+    // `cbz` of a register, this many instructions back.
     let back = |words: u32, register: u32| 0xb400_0000 | ((1 << 19) - words) << 5 | register;
     let plain = |first: &[u32], middle: u32, register: u32| {
         let jumps = [middle, back(1 + first.len() as u32, register), RET];
         let functions = [("first", first), ("jumps", &jumps), ("calls", &[BL, RET])];
         module_of_arm64(&functions, "printk", 0)
     };
-    let before = of(&plain(&[RET], NOP, 3));
+    let before = module_code(&plain(&[RET], NOP, 3));
     assert_eq!(before.text_bytes, 24);
     let names = |other: &[u8]| -> Vec<String> {
-        let found = compare(&before, &of(other)).functions;
+        let found = compare(&before, &module_code(other)).functions;
         found.into_iter().map(|function| function.name).collect()
     };
     assert!(names(&plain(&[RET], NOP, 3)).is_empty());

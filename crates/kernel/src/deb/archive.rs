@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
-use super::{DebControl, DebError};
+use super::error::DebError;
 use crate::compression::{self, Compression};
 
 /// The most that one package may unpack to.
@@ -19,6 +19,15 @@ const CONTROL_MAX_BYTES: u64 = 1 << 20;
 
 pub(super) const AR_MAGIC: &[u8; 8] = b"!<arch>\n";
 const AR_HEADER_BYTES: usize = 60;
+
+/// The control file of a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DebControl {
+    /// The package's name.
+    pub package: String,
+    /// The package's version, as dpkg compares it.
+    pub version: String,
+}
 
 /// An open package: an `ar` archive whose members are in a fixed order, `deb(5)`.
 pub(super) struct Deb<'a> {
@@ -73,7 +82,7 @@ impl<'a> Deb<'a> {
             members.push(Member { name, offset_bytes, size_bytes });
             at = end + size_bytes % 2;
         }
-        // A package that ends between two members has all of those that it has.
+        // A package that ends between two members lacks the later ones.
         for stem in ["control.tar", "data.tar"] {
             if !members.iter().any(|member| member.is(stem)) {
                 let need_bytes = at + AR_HEADER_BYTES as u64;
@@ -149,13 +158,12 @@ fn parse_header(header: &[u8; AR_HEADER_BYTES]) -> Option<(String, u64)> {
     Some((name.to_owned(), size_bytes))
 }
 
-/// What a tar stream holds under a name.
+/// An entry of a tar stream.
 pub(super) enum Entry<'a> {
     /// A plain file.
     File {
         /// Whether its owner may execute it.
         executable: bool,
-        /// Its contents.
         data: &'a mut dyn Read,
     },
     /// A symbolic link, and its target as it is written.
@@ -211,8 +219,8 @@ pub(super) fn for_each_entry(
         };
         each(&name, entry)?;
     }
-    // What the archive's end leaves has to be padding: an archive after it, as `cat` of two
-    // packages' members makes it, is read by some and not by others.
+    // After the archive's end only padding may follow: an archive after it, as `cat` of two packages' members makes it,
+    // is read by some and not by others.
     let mut rest = archive.into_inner();
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -1,8 +1,8 @@
-//! Versions of packages, and what a package says of those that it depends on.
+//! Versions of packages, and a package's dependencies.
 
 use std::cmp::Ordering;
 
-/// Compare two versions as dpkg does (deb-version(7)): epochs, then what is before the last hyphen, then
+/// Compare two versions as dpkg does (deb-version(7)): epochs, then the upstream version, up to the last hyphen, then
 /// the revision.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let ((epoch_a, upstream_a, revision_a), (epoch_b, upstream_b, revision_b)) =
@@ -19,7 +19,7 @@ fn parts(version: &str) -> (&str, &str, &str) {
     (epoch, upstream, revision)
 }
 
-/// Compare by turns what is no digit and what is a number.
+/// Compare non-digits and numbers in turns.
 fn compare_part(mut a: &str, mut b: &str) -> Ordering {
     while !(a.is_empty() && b.is_empty()) {
         let (text_a, text_b) = (
@@ -47,7 +47,7 @@ fn compare_part(mut a: &str, mut b: &str) -> Ordering {
     Ordering::Equal
 }
 
-/// Cut off the beginning that is of such bytes.
+/// Cut off the prefix that consists of such bytes.
 fn split<'a>(text: &mut &'a str, is_of: impl Fn(u8) -> bool) -> &'a str {
     let end = text.bytes().position(|byte| !is_of(byte));
     let (head, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -67,7 +67,7 @@ fn weight(byte: u8) -> i32 {
 /// A package that another one depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// Its name.
+    /// The package's name.
     pub package: String,
     /// Which of its versions; any, if none.
     pub bound: Option<Bound>,
@@ -116,7 +116,7 @@ impl Dependency {
             Some((name, bound)) => (name, Some(bound.split_once(')')?.0.trim())),
             None => (text, None),
         };
-        // `python3:any` is of any architecture.
+        // `python3:any` accepts any architecture.
         let package = name.split(':').next()?.trim();
         let bound = match bound {
             Some(bound) => {
@@ -138,7 +138,7 @@ impl std::fmt::Display for Dependency {
     }
 }
 
-/// What a field such as `Depends` asks for: all of these, of each the alternatives.
+/// The value of a field such as `Depends`: all are needed, each by one of its alternatives.
 pub fn dependencies(field: &str) -> Vec<Vec<Dependency>> {
     let all = field.split(',').map(|alternatives| {
         let alternatives = alternatives.split('|');
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Check which versions each relation allows, and that names are without what is about architectures.
+    /// Check which versions each relation allows, and that names come without qualifiers of architecture.
     #[test]
     fn relations() {
         let field = "linux-headers-6.1.0-56-common (= 6.1.192-2), linux-kbuild-6.1 (>= 6.1.192-2), a | b:any \

@@ -14,32 +14,32 @@ pub enum DebError {
     /// The package could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The package.
+        /// The package's file.
         path: PathBuf,
-        /// The reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// A file from it could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// The file.
+        /// The file that was to be written.
         path: PathBuf,
-        /// The reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// It is another kind of file.
     #[error("{} is not a Debian package ({reason})", path.display())]
     NotADeb {
-        /// The file.
+        /// The file that was given.
         path: PathBuf,
-        /// The reason.
+        /// Why it was rejected.
         reason: String,
     },
-    /// It is shorter than its headers say.
+    /// It is shorter than the sizes in its headers.
     #[error("{} is truncated: it has {have_bytes} bytes, and its headers need {need_bytes}; \
              download it again", path.display())]
     Truncated {
-        /// The package.
+        /// The package's file.
         path: PathBuf,
         /// The actual size.
         have_bytes: u64,
@@ -49,17 +49,17 @@ pub enum DebError {
     /// Its contents can't be unpacked.
     #[error("{} is damaged: {source}; download it again", path.display())]
     Damaged {
-        /// The package.
+        /// The package's file.
         path: PathBuf,
-        /// The reason.
+        /// The reader's reason.
         source: io::Error,
     },
     /// Its compression is not supported.
     #[error("{}: {source}", path.display())]
     Unpack {
-        /// The package.
+        /// The package's file.
         path: PathBuf,
-        /// The reason.
+        /// Which compression, and why not.
         source: UnpackError,
     },
     /// It is a valid package without a kernel.
@@ -84,17 +84,17 @@ pub enum DebError {
     /// It contains a path outside of the package.
     #[error("{} contains a path outside of the package, {name:?}: do not trust it", path.display())]
     Escapes {
-        /// The package.
+        /// The package's file.
         path: PathBuf,
-        /// The name.
+        /// The path in the package.
         name: String,
     },
     /// It exceeds a limit when unpacked.
     #[error("{} contains more than {limit}, more than any kernel package", path.display())]
     TooLarge {
-        /// The package.
+        /// The package's file.
         path: PathBuf,
-        /// The limit.
+        /// The limit, in words.
         limit: String,
     },
 }

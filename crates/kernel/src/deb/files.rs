@@ -1,4 +1,4 @@
-//! The files of a package that are asked for.
+//! Single files of a package.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -80,7 +80,7 @@ fn unpack(
     Ok(done)
 }
 
-/// Whether a folder of a path is a symbolic link, of a package that was unpacked before, say.
+/// Whether a folder of a path is a symbolic link, such as from a package that was unpacked before.
 fn is_below_link(into: &Path, name: &Path) -> bool {
     let mut folders = name.ancestors().skip(1);
     folders.any(|folder| {

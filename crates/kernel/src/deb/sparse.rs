@@ -1,8 +1,8 @@
-//! Single files out of a large `.tar.xz`, without unpacking what is before them.
+//! Single files out of a large `.tar.xz`, without unpacking the rest.
 //!
-//! `xz` with threads writes blocks that can be unpacked each by itself, and an index of them at the
-//! end of the file (<https://tukaani.org/xz/xz-file-format.txt>). Where each file of the archive is, is
-//! listed once, which unpacks all of it; after that, a file takes its block.
+//! `xz` with threads writes blocks that can be unpacked each by itself, and an index of them at the end of the file
+//! (<https://tukaani.org/xz/xz-file-format.txt>). The positions of all files are listed once, which unpacks the whole
+//! archive; after that, reading a file unpacks its block.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -13,11 +13,11 @@ use super::archive::UNPACKED_MAX_BYTES;
 use super::files::write;
 use crate::compression::{self, Compression};
 
-/// What the first line of a list begins with: its format.
+/// The prefix of a list's first line: its format.
 const FORMAT: &str = "netplumb list 2";
 /// Size of a stream's header, and of its footer.
 const EDGE_BYTES: u64 = 12;
-/// What a footer ends with.
+/// The last bytes of a footer.
 const FOOTER_MAGIC: &[u8; 2] = b"YZ";
 /// The largest index that is read.
 const INDEX_MAX_BYTES: u64 = 64 << 20;
@@ -45,7 +45,7 @@ impl SparseTar {
     /// Open an archive, with the list of its files that is kept in `list`, or is written there.
     ///
     /// # Errors
-    /// It is damaged, the list can't be written, or `cancelled` says so.
+    /// It is damaged, the list can't be written, or `cancelled` is set.
     pub fn open(
         path: &Path,
         list: &Path,
@@ -132,7 +132,7 @@ fn all(path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Vec<Listed>, DebErro
     Ok(files)
 }
 
-/// A path without its first part, if what is left is a plain path that a line of a list can hold.
+/// A path without its first part, if the rest is a plain path that fits in a line of a list.
 fn below_top(name: &Path) -> Option<PathBuf> {
     use std::path::Component;
     let mut parts = name.components().skip_while(|part| *part == Component::CurDir);
@@ -193,7 +193,7 @@ struct Block {
 /// The unpacked stream, read from any place.
 struct Blocks {
     path: PathBuf,
-    /// That of the stream, for each block to begin with; empty if the index is not understood.
+    /// The stream's header, for each block to begin with; empty if the index is not understood.
     header: Vec<u8>,
     /// At least one; a file whose index is not understood is a single one.
     blocks: Vec<Block>,
@@ -393,8 +393,8 @@ mod tests {
         fs::write(path, packed).unwrap();
     }
 
-    /// Check that single files come out as they went in, of an archive in many blocks and in one, by a list that is made, and by one that is
-    /// there; and that a damaged list is made again.
+    /// Check that single files come out as they went in, of an archive in many blocks and in one, by a new list and by
+    /// an existing one; and that a damaged list is made again.
     #[test]
     fn files_by_their_places() {
         let folder = tempfile::tempdir().unwrap();
@@ -436,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Check that a damaged archive is an error, and that an index which does not add up is none.
+    /// Check that a damaged archive is an error, and an inconsistent index is not.
     #[test]
     fn damaged_archives() {
         let folder = tempfile::tempdir().unwrap();

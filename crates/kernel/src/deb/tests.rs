@@ -114,7 +114,7 @@ fn usr_layout_and_long_path() {
     assert_eq!(kernel.config, None);
 }
 
-/// Check that a package cut at any place is an error that tells it from other errors.
+/// Check that a package cut at any place is a distinct error.
 #[test]
 fn truncated() {
     for ending in ["", ".gz", ".xz", ".zst"] {
@@ -141,7 +141,7 @@ fn damaged() {
     }
 }
 
-/// Check that what is no package is refused as such.
+/// Check that other files are refused as not a package.
 #[test]
 fn not_a_deb() {
     for data in [
@@ -159,7 +159,7 @@ fn not_a_deb() {
     assert!(matches!(error, DebError::Read { .. }), "{error}");
 }
 
-/// Check that a package with no kernel, or with two, says which package it is.
+/// Check that the error about a package with no kernel, or with two, has the package's name.
 #[test]
 fn no_kernel_or_two() {
     let (_folder, result) = try_unpack(&deb(".xz", &tar(&[("./usr/bin/tool", b"x")])));
@@ -241,8 +241,8 @@ fn several_streams() {
     }
 }
 
-/// Check that of a package the files asked for come out, executable where they were, and
-/// that a link comes only if it leads to somewhere within.
+/// Check that the requested files come out of a package, executable where they were, and that a link comes only if it
+/// leads to somewhere within.
 #[test]
 fn asked_for() {
     let mut builder = tar::Builder::new(Vec::new());

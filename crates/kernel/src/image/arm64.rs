@@ -17,7 +17,7 @@ const BIG_ENDIAN: u32 = 1;
 const PAGE_SHIFT: u32 = 1;
 const PAGE_MASK: u32 = 3;
 
-/// Of a program for EFI, which an image may be as well.
+/// Of an EFI program; an image may also be one.
 const MZ: &[u8] = b"MZ";
 const PE: &[u8] = b"PE\0\0";
 const PE_AT: usize = 0x3c;
@@ -29,7 +29,7 @@ pub(super) fn is_image(data: &[u8]) -> bool {
     data.get(MAGIC_AT..MAGIC_AT + MAGIC.len()) == Some(MAGIC)
 }
 
-/// Check that a raw image is whole, as far as it says how long it is, and that guests can boot it.
+/// Check that a raw image is whole, as far as its header has its size, and that guests can boot it.
 pub(super) fn check(data: &[u8]) -> Result<(), ImageError> {
     if data.len() < HEADER_BYTES || !is_image(data) {
         return Err(ImageError::NotElf { reason: "it has no header of an arm64 image".to_owned() });
@@ -54,7 +54,7 @@ pub(super) fn check(data: &[u8]) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// The end of what a program for EFI has in its file; 0 if it is none.
+/// The end of an EFI program's content in its file; 0 for other files.
 fn sections_end(data: &[u8]) -> u64 {
     let Some((pe, count, optional_bytes)) = pe_header(data) else {
         return 0;
@@ -114,7 +114,7 @@ pub(super) fn zboot_payload(data: &[u8]) -> Result<&[u8], ImageError> {
     payload.ok_or_else(|| truncated(end))
 }
 
-/// The raw image of an ELF file: what `objcopy -O binary` makes of it.
+/// The raw image of an ELF file, as from `objcopy -O binary`.
 pub(super) fn flat(vmlinux: &[u8]) -> Result<Vec<u8>, ImageError> {
     let not_elf = |reason: &str| ImageError::NotElf { reason: reason.to_owned() };
     let file =
@@ -145,7 +145,7 @@ pub(super) fn flat(vmlinux: &[u8]) -> Result<Vec<u8>, ImageError> {
     Ok(image)
 }
 
-/// What an image is for that guests can't boot, if that is known.
+/// The kind of machine that an unsupported image is for, if known.
 pub(super) fn other_machine(data: &[u8]) -> Option<&'static str> {
     // arch/arm/boot/compressed/head.S
     const ZIMAGE_AT: usize = 0x24;
@@ -211,8 +211,8 @@ mod tests {
         check_found(&elf, &raw, None);
     }
 
-    /// Check that a kernel before Linux 3.17, which does not say how large its pages are, and one that
-    /// is no program for EFI are taken.
+    /// Check that kernels before Linux 3.17, whose header lacks the page size, are accepted, and kernels without an EFI
+    /// header.
     #[test]
     fn old_and_plain() {
         let raw = arm64_image(RELEASE, 0);
@@ -265,7 +265,7 @@ mod tests {
         assert!(matches!(error, ImageError::NotAKernel), "{error}");
     }
 
-    /// Check that kernels which guests can't boot are refused by what they are.
+    /// Check that kernels which guests can't boot are refused by their kind.
     #[test]
     fn refused() {
         let refused = |image: &[u8], part: &str| {

@@ -48,7 +48,7 @@ fn builtin_is_skipped() {
     assert_eq!(names(&tree.resolve(&["virtio", "net"]).unwrap()), ["net"]);
 }
 
-/// Check that a kernel added without modules has an error of its own, and not that of a missing module.
+/// Check that a kernel added without modules has its own error, not a missing module's.
 #[test]
 fn no_modules() {
     let folder = tree(&[]);
@@ -59,7 +59,7 @@ fn no_modules() {
     }
 }
 
-/// Check that a missing module is named, with who wants it and what is near.
+/// Check that a missing module is named, with its dependents and similar names.
 #[test]
 fn missing_module() {
     let folder = tree(&[("usbnet.ko", "depends=mii\0"), ("cdc.ko", "depends=usbnet\0")]);
@@ -73,7 +73,7 @@ fn missing_module() {
     assert!(error.to_string().contains("a similar name is usbnet"), "{error}");
 }
 
-/// Check that soft dependencies are taken where there, by alias too, and marked as such.
+/// Check that soft dependencies are resolved if present, also by alias, and marked as such.
 #[test]
 fn soft_dependencies() {
     let folder = tree(&[
@@ -150,8 +150,8 @@ fn no_folder() {
     assert!(error.to_string().contains("/nonexistent/modules"), "{error}");
 }
 
-/// Check that a file takes a module's place if it is built for the kernel, and that one
-/// for another kernel, one of a built-in name and what is no module are refused.
+/// Check that a file takes a module's place if it is built for the kernel, and that a module for another kernel, one of
+/// a built-in name and other files are refused.
 #[test]
 fn replaced_by_a_file() {
     let folder = tree(&[
@@ -199,12 +199,12 @@ fn requests_have_answers() {
     ]);
     let tree = ModuleTree::open(folder.path()).unwrap();
     let answers = tree.answers("netfilter").unwrap();
-    let told: Vec<(Vec<String>, Vec<&str>)> =
+    let found: Vec<(Vec<String>, Vec<&str>)> =
         answers.iter().map(|answer| (answer.names.clone(), names(&answer.modules))).collect();
     let text = |all: &[&str]| all.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
     let tables = vec!["crc32c", "nfnetlink", "nf_tables"];
     let log = [&tables[..], &["nft_log"]].concat();
-    assert_eq!(told, [(text(&["nf_tables"]), tables), (text(&["nft_log", "nft_expr_log"]), log),]);
+    assert_eq!(found, [(text(&["nf_tables"]), tables), (text(&["nft_log", "nft_expr_log"]), log),]);
     assert!(!answers[0].modules[0].required && answers[0].modules[1].required);
     assert!(tree.answers("ipset").unwrap().is_empty());
 }

@@ -17,7 +17,7 @@ use super::{NAME, NONE, PRESENT, Setting};
 use crate::error::KnobError;
 
 /// Maximum length of a program's messages.
-const TOLD_CHARACTERS: usize = 300;
+const SHOWN_CHARACTERS: usize = 300;
 
 fn on_off(on: bool) -> String {
     (if on { "on" } else { "off" }).into()
@@ -112,11 +112,11 @@ impl Setting {
             }
             Setting::Ring { which, .. } => {
                 let all = ns.inside(|| EthtoolNetlink::open()?.rings(name))?;
-                told(all.get(which))?
+                required(all.get(which))?
             }
             Setting::Channel { which, .. } => {
                 let all = ns.inside(|| EthtoolNetlink::open()?.channels(name))?;
-                told(all.get(which))?
+                required(all.get(which))?
             }
             Setting::Steering { queue, which, .. } => steering::read(ns, name, queue, *which)?,
             Setting::Polling { file, .. } => file_of(file)?.read(ns, name)?.to_string(),
@@ -233,13 +233,13 @@ impl Setting {
     }
 }
 
-/// What a driver does not tell, it has not.
+/// What a driver does not report, it does not have.
 fn has(number: Option<&u32>) -> io::Result<u32> {
     let number = number.copied();
     number.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 
-fn told(number: Option<&u32>) -> io::Result<String> {
+fn required(number: Option<&u32>) -> io::Result<String> {
     Ok(has(number)?.to_string())
 }
 
@@ -317,7 +317,7 @@ fn nft(ns: &Namespace, words: &[&str]) -> io::Result<String> {
     let said: String = String::from_utf8_lossy(&output.stderr)
         .chars()
         .filter(|c| !c.is_control() || *c == '\n')
-        .take(TOLD_CHARACTERS)
+        .take(SHOWN_CHARACTERS)
         .collect();
     Err(io::Error::other(format!("nft says: {}", said.trim())))
 }

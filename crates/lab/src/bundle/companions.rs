@@ -70,7 +70,7 @@ pub fn add(bundle: &mut Bundle, path: &Path) -> Result<Vec<String>, BundleError>
 fn matchers(patterns: &[String]) -> Vec<GlobMatcher> {
     patterns
         .iter()
-        // A test parses each of them.
+        // A test parses every rule.
         .filter_map(|p| Some(Glob::new(p).ok()?.compile_matcher()))
         .collect()
 }

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use netplumb_model::arch::Arch;
 
-use super::MAX_FILES;
-
 /// Why a program or file can't be copied into a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
@@ -19,7 +17,7 @@ pub enum BundleError {
     /// The path can't be read.
     #[error("{}: {source}", .path.display())]
     Unreadable {
-        /// The path.
+        /// The path on the host.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
@@ -37,17 +35,17 @@ pub enum BundleError {
     #[error("{} is for {machine}: this guest is {arch}; use a build for it, or another --arch",
         .path.display())]
     WrongArchitecture {
-        /// The file.
+        /// The program or library.
         path: PathBuf,
-        /// Its architecture.
+        /// The architecture that the file is for, in words.
         machine: String,
-        /// That of the guest.
+        /// The guest's architecture.
         arch: Arch,
     },
     /// It is damaged.
     #[error("{} can't be read as a program: {why}", .path.display())]
     Damaged {
-        /// The file.
+        /// The file that should be a program.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -58,7 +56,7 @@ pub enum BundleError {
         .needed_by.display(), built_for(*.arch), .arch.gnu()
     )]
     MissingLibrary {
-        /// Its name.
+        /// The library's name, such as `libc.so.6`.
         library: String,
         /// The file that needs it.
         needed_by: PathBuf,
@@ -69,9 +67,9 @@ pub enum BundleError {
     #[error("`{loader}`, which loads {}, is not on this machine: {}; a program that is linked statically needs none",
         .needed_by.display(), loader_remedy(*.arch))]
     MissingLoader {
-        /// Its path.
+        /// The loader's path, as the program has it.
         loader: String,
-        /// The program.
+        /// The program that it would load.
         needed_by: PathBuf,
         /// The architecture of the guest.
         arch: Arch,
@@ -80,7 +78,7 @@ pub enum BundleError {
     #[error("`{interpreter}`, which runs {}, is not on this machine: install it",
         .needed_by.display())]
     MissingInterpreter {
-        /// Its name.
+        /// The interpreter's name or path.
         interpreter: String,
         /// The program or script.
         needed_by: PathBuf,
@@ -114,14 +112,17 @@ pub enum BundleError {
     TooLarge {
         /// Total size.
         size_bytes: u64,
-        /// The limit.
+        /// The limit, in bytes.
         limit_bytes: u64,
         /// The largest, in words.
         largest: String,
     },
     /// Too many files.
-    #[error("more than {MAX_FILES} files to copy into the guest: use a smaller directory")]
-    TooMany,
+    #[error("more than {limit} files to copy into the guest: use a smaller directory")]
+    TooMany {
+        /// The maximum number of files.
+        limit: usize,
+    },
 }
 
 fn built_for(arch: Arch) -> String {
@@ -131,7 +132,7 @@ fn built_for(arch: Arch) -> String {
     }
 }
 
-/// What has the dynamic loader.
+/// Where to get the dynamic loader.
 fn loader_remedy(arch: Arch) -> String {
     match arch == Arch::OWN {
         true => "install it".into(),

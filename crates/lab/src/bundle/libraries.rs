@@ -5,39 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::elf::{self, Needs};
 use super::host::clean;
-use super::loader::{self, Loader};
+use super::loader::{self, Chain, Libraries, LibraryPath, Loader};
 use super::{Bundle, BundleError, Missing};
-
-/// What to do about a missing library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Libraries {
-    /// An error: the program does not run without it.
-    Needed,
-    /// Note it: it may never be loaded.
-    Noted,
-}
-
-/// A library, or the loader itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Where the guest's loader finds it.
-    at: PathBuf,
-    /// Where this machine has it: elsewhere, if it is of a cross compiler's packages.
-    pub(super) from: PathBuf,
-}
-
-impl Found {
-    fn at(path: PathBuf) -> Found {
-        Found { at: path.clone(), from: path }
-    }
-}
-
-/// The search directories that dependent files add: each file's DT_RPATH, nearest first.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Chain {
-    rpaths: Vec<PathBuf>,
-    runpaths: Vec<PathBuf>,
-}
 
 impl Bundle {
     /// Add the libraries of the ELF file at `path`, recursively.
@@ -68,10 +37,10 @@ impl Bundle {
     ) -> Result<(), BundleError> {
         let mut loader = Loader::Glibc;
         if let Some(interpreter) = &needs.interpreter {
-            loader = Loader::of(interpreter);
+            loader = Loader::from_interpreter(interpreter);
             let at = clean(&self.host.absolute(Path::new(interpreter)));
             let found = match self.host_has(&at) {
-                true => Some(Found::at(at)),
+                true => Some(LibraryPath::at(at)),
                 false if self.is_brought(&at) => None,
                 false => {
                     let found = self.of_cross_packages(&at);
@@ -97,7 +66,7 @@ impl Bundle {
             let arch = self.arch;
             folders.iter().map(|f| loader::expand(f, origin, arch)).collect()
         };
-        // DT_RUNPATH overrides DT_RPATH, its own and those of dependent files.
+        // DT_RUNPATH overrides DT_RPATH, both its own and its dependents'.
         let mut chain = Chain::default();
         if needs.runpath.is_empty() {
             chain.rpaths = expanded(&needs.rpath);
@@ -146,7 +115,7 @@ impl Bundle {
     }
 
     /// Add a library, with the links on the way to it.
-    pub(super) fn add_found(&mut self, found: &Found) -> Result<(), BundleError> {
+    pub(super) fn add_found(&mut self, found: &LibraryPath) -> Result<(), BundleError> {
         if found.from == found.at {
             return self.add_way_to_file(&found.at);
         }
@@ -156,10 +125,10 @@ impl Bundle {
     }
 
     /// A path of a guest of another architecture, as a cross compiler's packages have it.
-    fn of_cross_packages(&self, at: &Path) -> Option<Found> {
+    fn of_cross_packages(&self, at: &Path) -> Option<LibraryPath> {
         let root = loader::cross_root(self.arch)?;
         let from = root.join(at.strip_prefix("/").unwrap_or(at));
-        self.fits(&from).then(|| Found { at: at.to_path_buf(), from })
+        self.fits(&from).then(|| LibraryPath { at: at.to_path_buf(), from })
     }
 
     /// The library where the loader finds it: none, one, or several for CPUs with more features, since
@@ -169,10 +138,10 @@ impl Bundle {
         name: &str,
         chain: &Chain,
         loader: Loader,
-    ) -> Result<Vec<Found>, BundleError> {
+    ) -> Result<Vec<LibraryPath>, BundleError> {
         let found = self.on_this_machine(name, chain, loader);
         if !found.is_empty() || name.contains('/') {
-            return Ok(found.into_iter().map(Found::at).collect());
+            return Ok(found.into_iter().map(LibraryPath::at).collect());
         }
         let folders = loader.folders(self.arch, None).into_iter();
         let mut crossed = folders.filter_map(|folder| self.of_cross_packages(&folder.join(name)));

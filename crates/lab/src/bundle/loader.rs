@@ -1,4 +1,5 @@
-//! The search path of the dynamic loader: the cache that `ldconfig` made, and built-in directories.
+//! The search path of the dynamic loader: the cache that `ldconfig` made, the directories that files name, and
+//! built-in ones.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,7 @@ use netplumb_model::arch::Arch;
 
 /// The path of the cache, on the host and in the guest.
 pub(super) const CACHE: &str = "/etc/ld.so.cache";
-/// Built-in directories of glibc's loaders in various distributions, after those of Debian's.
+/// Built-in directories of glibc's loaders in various distributions, tried after Debian's.
 const GLIBC_FOLDERS: &[&str] = &["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 const MUSL_DEFAULT: &str = "/lib:/usr/local/lib:/usr/lib";
 
@@ -37,7 +38,7 @@ pub(super) enum Loader {
 
 impl Loader {
     /// From its name.
-    pub(super) fn of(interpreter: &str) -> Loader {
+    pub(super) fn from_interpreter(interpreter: &str) -> Loader {
         match interpreter.rsplit('/').next() {
             Some(name) if name.starts_with("ld-musl") => Loader::Musl,
             _ => Loader::Glibc,
@@ -60,6 +61,37 @@ impl Loader {
                 .collect(),
         }
     }
+}
+
+/// The remedy for a missing library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Libraries {
+    /// An error: the program does not run without it.
+    Needed,
+    /// Note it: it may never be loaded.
+    Noted,
+}
+
+/// A library, or the loader itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LibraryPath {
+    /// Where the guest's loader finds it.
+    pub(super) at: PathBuf,
+    /// Where this machine has it: in another directory, if it is from a cross compiler's packages.
+    pub(super) from: PathBuf,
+}
+
+impl LibraryPath {
+    pub(super) fn at(path: PathBuf) -> LibraryPath {
+        LibraryPath { at: path.clone(), from: path }
+    }
+}
+
+/// The search directories that dependent files add: each file's DT_RPATH, nearest first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chain {
+    pub(super) rpaths: Vec<PathBuf>,
+    pub(super) runpaths: Vec<PathBuf>,
 }
 
 /// Where a cross compiler's packages have what a guest of another architecture has below `/`: libc6-arm64-cross
@@ -148,12 +180,12 @@ mod tests {
     #[test]
     fn caches() {
         let one = make_cache(&[("liba.so.1", "/opt/liba.so.1"), ("libb.so", "/x/libb.so")]);
-        let told = cache_entries(&one, Arch::X86_64);
-        assert_eq!(told[0], ("liba.so.1".into(), "/opt/liba.so.1".into()));
-        assert_eq!(told.len(), 2);
+        let entries = cache_entries(&one, Arch::X86_64);
+        assert_eq!(entries[0], ("liba.so.1".into(), "/opt/liba.so.1".into()));
+        assert_eq!(entries.len(), 2);
         let mut both = b"ld.so-1.7.0\0\0\0\0\0".to_vec();
         both.extend(&one);
-        assert_eq!(cache_entries(&both, Arch::X86_64), told);
+        assert_eq!(cache_entries(&both, Arch::X86_64), entries);
         for cut in 0..one.len() {
             assert!(cache_entries(&one[..cut], Arch::X86_64).len() <= 2);
         }
@@ -177,8 +209,8 @@ mod tests {
     /// Check that loaders are distinguished, and that musl's list of directories is used.
     #[test]
     fn loaders() {
-        assert_eq!(Loader::of("/lib64/ld-linux-x86-64.so.2"), Loader::Glibc);
-        assert_eq!(Loader::of("/lib/ld-musl-x86_64.so.1"), Loader::Musl);
+        assert_eq!(Loader::from_interpreter("/lib64/ld-linux-x86-64.so.2"), Loader::Glibc);
+        assert_eq!(Loader::from_interpreter("/lib/ld-musl-x86_64.so.1"), Loader::Musl);
         assert_eq!(
             Loader::Musl.folders(Arch::X86_64, Some("/a\n/b:c\n")),
             [Path::new("/a"), Path::new("/b")]

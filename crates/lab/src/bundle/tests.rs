@@ -121,8 +121,7 @@ fn libraries_of_libraries() {
     assert_eq!(bundle.size_bytes(), sum);
 }
 
-/// Check that a version manager's shim is skipped in favour of the program, and used if there is no
-/// other.
+/// Check that a version manager's shim is skipped in favour of the program, and used as a last resort.
 #[test]
 fn a_shim_is_passed_over() {
     let f = Fixture::new();
@@ -139,8 +138,8 @@ fn a_shim_is_passed_over() {
     assert_eq!(bundle.find("elf").unwrap(), Path::new("/opt/v/shims/elf"));
 }
 
-/// Check that DT_RPATH counts for the libraries of libraries, and DT_RUNPATH only for
-/// the file that has it; and that $ORIGIN is where the program really is.
+/// Check that DT_RPATH counts for the libraries of libraries, and DT_RUNPATH only for its own file; and that $ORIGIN is
+/// where the program really is.
 #[test]
 fn rpath_and_runpath() {
     let f = Fixture::new();
@@ -177,7 +176,7 @@ fn the_cache_counts() {
     f.library("/opt/x/lib/v3/libc1.so", &[]);
     f.library("/usr/lib/x86_64-linux-gnu/libc1.so", &[]);
     f.elf("/usr/bin/program", &[&INTERPRETER[..], &["opt/x/lib/libc1.so"]].concat());
-    // Linked by its path, but asked for by its name.
+    // Linked by its path, but requested by its name.
     let cache = loader::make_cache(&[
         ("libc1.so", "/opt/x/lib/v3/libc1.so"),
         ("libc1.so", "/opt/x/lib/libc1.so"),
@@ -232,8 +231,7 @@ fn static_programs_and_scripts() {
     assert!(matches!(f.bundle().add_program("round"), Err(BundleError::ScriptsWithoutEnd(_))));
 }
 
-/// Check what is said of programs that are missing, not executable, not programs,
-/// cut short or for other machines.
+/// Check the errors for programs that are missing, not executable, not programs, cut short or for other machines.
 #[test]
 fn what_is_no_program() {
     let f = Fixture::new();
@@ -307,8 +305,7 @@ fn with_more() {
     assert_eq!(missing, ["libmine.so"]);
 }
 
-/// Check that what is too large is refused with the largest files named, and that
-/// the guest's own places are.
+/// Check that oversized bundles are refused with the largest files named, and so are the guest's own paths.
 #[test]
 fn limits() {
     let f = Fixture::new();
@@ -342,17 +339,16 @@ fn a_file_that_changes() {
     assert!(said.to_string().contains("changed"), "{said}");
 }
 
-/// Check on this machine's own programs that the libraries are those that its loader
-/// says it loads.
+/// Check on this machine's own programs that the libraries match its loader's output.
 #[test]
 fn as_the_loader_says() {
     for program in ["sh", "awk", "cc"] {
         let mut bundle = Bundle::new(Host::here().unwrap());
         let path = bundle.add_program(program).unwrap();
-        let told = Command::new("ldd").arg(&path).output().unwrap();
-        let told = String::from_utf8(told.stdout).unwrap();
+        let output = Command::new("ldd").arg(&path).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
         let mut seen = 0;
-        for line in told.lines() {
+        for line in text.lines() {
             let Some(library) = line.split_whitespace().find(|w| w.starts_with('/')) else {
                 continue; // The vDSO.
             };
@@ -360,6 +356,6 @@ fn as_the_loader_says() {
             assert!(bundle.entries().contains_key(&place), "{program}: {line}");
             seen += 1;
         }
-        assert!(seen >= 2, "{program}: {told}");
+        assert!(seen >= 2, "{program}: {text}");
     }
 }

@@ -22,7 +22,7 @@ pub enum Change {
     Cocci(PathBuf),
 }
 
-/// What is changed.
+/// The changes to a module's source.
 #[derive(Debug)]
 pub(super) struct Work<'a> {
     /// The copy of the source.
@@ -31,7 +31,7 @@ pub(super) struct Work<'a> {
     pub(super) place: &'a Place,
     /// The kernel's release.
     pub(super) release: &'a str,
-    /// The version of Linux that it is made from, if its package says.
+    /// The version of Linux that it is based on, if its package names it.
     pub(super) upstream: Option<&'a str>,
     /// Where the source is kept, unmodified.
     pub(super) source: &'a Path,
@@ -124,7 +124,7 @@ fn patch(
         files.push(target.file);
     }
     let strip = strip.unwrap_or(1);
-    // Names without folders are those of the module's own.
+    // Names without folders are in the module's own folder.
     let bare = files
         .iter()
         .zip(&names)
@@ -168,15 +168,15 @@ fn patch(
     Ok(files)
 }
 
-/// The files that a module is compiled from, as far as an experiment's patches may change them: the sources of
-/// its objects and what they include, by what kbuild noted of its unmodified build (`.NAME.o.cmd`). What a
-/// program is made of that the build runs (`hostprogs`) is none of them, even if the module includes it as well.
+/// The files that a module is compiled from, as far as an experiment's patches may change them: the sources of its
+/// objects and what they include, by kbuild's notes on its unmodified build (`.NAME.o.cmd`). The sources of programs
+/// that the build runs (`hostprogs`) are excluded, even if the module includes them, too.
 #[derive(Debug)]
 pub(super) struct Sources(BTreeSet<PathBuf>);
 
 impl Sources {
-    /// Those of a build in `work`, whose headers are those of `headers`.
-    pub(super) fn of(
+    /// The sources of a build in `work` with these headers.
+    pub(super) fn from_work(
         work: &Path,
         place: &Place,
         headers: &Headers,
@@ -201,7 +201,7 @@ impl Sources {
                 let text = fs::read(&path).map_err(read_failed(&path))?;
                 let text = String::from_utf8_lossy(&text);
                 let from = dependencies(&text, work, [&headers.build, &module], &tops);
-                // What is not compiled for the kernel is for this machine.
+                // Code that is not compiled for the kernel is for this machine.
                 match text.contains("-D__KERNEL__") {
                     true if own.contains(&folder.join(made)) => may.extend(from),
                     true => {}
@@ -264,7 +264,7 @@ fn objects_built(folder: &Path, place: &Place) -> Result<BTreeSet<PathBuf>, Modu
         .collect())
 }
 
-/// What a target was made of, by what fixdep noted of it: files of the source, from its top.
+/// The sources of a target, from fixdep's notes: paths from the top of the source.
 fn dependencies(noted: &str, work: &Path, ran_in: [&PathBuf; 2], tops: &[PathBuf]) -> Vec<PathBuf> {
     let words = noted.split_whitespace().map(|word| word.trim_end_matches(['\\', ')']));
     let words =
@@ -279,8 +279,8 @@ fn dependencies(noted: &str, work: &Path, ran_in: [&PathBuf; 2], tops: &[PathBuf
         .collect()
 }
 
-/// The text of a patch that changes C files and nothing else: no file that a build runs, no link, no new
-/// file, and no name but those of the files.
+/// The text of a patch that changes C files and nothing else: no file that a build runs, no link, no new file, and no
+/// change of names.
 pub(super) fn of_c_files(path: &Path) -> Result<String, ModuleBuildError> {
     let text = text_of(path)?;
     let is_c = |name: &str| {
@@ -357,7 +357,7 @@ fn target(name: &Path, folder: &Path) -> Option<Target> {
     Some(Target { strip, file: folder.join(rest(strip)) })
 }
 
-/// The line that says why a patch does not apply, and the file that it is about.
+/// The line with the reason why a patch does not apply, and the file concerned.
 fn why_not(output: &str) -> String {
     let mut file = "";
     for line in output.lines() {
@@ -415,8 +415,7 @@ fn cocci(path: &Path, work: &Work<'_>) -> Result<Vec<PathBuf>, ModuleBuildError>
     Ok(changed)
 }
 
-/// Why spatch failed: line and column of a semantic patch that it can't parse, or its first line
-/// that says something.
+/// Why spatch failed: line and column of a semantic patch that it can't parse, or its first meaningful line.
 fn refusal(output: &str) -> String {
     let said = |line: &&str| {
         let line = line.trim();

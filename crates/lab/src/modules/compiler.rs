@@ -1,11 +1,10 @@
 //! The compiler that a kernel of another architecture was built with.
 //!
-//! Debian's kernels are built on machines of their own architecture, by its gcc; the compilers for
-//! other architectures are packages of their own, which fixes of gcc may not reach: those of Debian 12
-//! (12.2.0-14) lack what 12.2.0-14+deb12u1 changed in the frames of AArch64 (CVE-2023-4039), so that
-//! functions with a stack protector differ. So the compiler proper (`cc1`) is taken out of the kernel's
-//! own package, or the nearest that the archive has, and run by QEMU's user mode; the rest of gcc, and the
-//! assembler, are this machine's.
+//! Debian's kernels are built on machines of their own architecture, by its gcc; the compilers for other architectures
+//! are packages of their own, which fixes of gcc may not reach: in Debian 12 (12.2.0-14) they lack what
+//! 12.2.0-14+deb12u1 changed in the frames of AArch64 (CVE-2023-4039), so that functions with a stack protector differ.
+//! So the compiler proper (`cc1`) is taken out of the kernel's own package, or the nearest that the archive has, and
+//! run by QEMU's user mode; the rest of gcc, and the assembler, are this machine's.
 //!
 //! ```text
 //! sources/compilers/gcc-12_12.2.0-14+deb12u1_arm64/cc1    runs the program below by QEMU
@@ -23,8 +22,8 @@ use netplumb_kernel::deb::{Dependency, distance};
 use netplumb_model::arch::Arch;
 
 use super::error::{ModuleBuildError, write_failed};
+use super::program::is_installed;
 use super::source::{is_whole, keep};
-use super::toolchain::is_installed;
 use crate::packages;
 use crate::vm::kernels::stage::Stage;
 use crate::vm::kernels::{KernelStoreError, Progress, apt};
@@ -42,13 +41,13 @@ pub(super) fn debian_version(compiler: &str) -> Option<&str> {
     version.bytes().all(good).then_some(version)
 }
 
-/// The program of QEMU that runs those of an architecture, if it is installed.
+/// The QEMU program that runs an architecture's programs, if it is installed.
 fn emulator(arch: Arch) -> Option<String> {
     let names = ["", "-static"].map(|end| format!("qemu-{}{end}", arch.uname()));
     names.into_iter().find(|name| is_installed(name))
 }
 
-/// What to do for a kernel's own compiler to be used.
+/// The remedy for using a kernel's own compiler.
 pub(super) fn remedy(arch: Arch) -> Option<&'static str> {
     let remedy = "run `sudo apt-get install qemu-user` for the kernel's own compiler to be used";
     emulator(arch).is_none().then_some(remedy)
@@ -56,34 +55,34 @@ pub(super) fn remedy(arch: Arch) -> Option<&'static str> {
 
 /// A gcc of Debian's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted<'a> {
+pub(super) struct DebianGcc<'a> {
     /// `12` of `gcc-12`.
     release: &'a str,
     /// The version of its package.
     pub(super) version: &'a str,
 }
 
-impl<'a> Wanted<'a> {
-    /// The one that names itself so, if it is one.
-    pub(super) fn of(compiler: &'a str) -> Option<Self> {
+impl<'a> DebianGcc<'a> {
+    /// Parses a compiler's version string; none unless it is Debian's gcc.
+    pub(super) fn parse(compiler: &'a str) -> Option<Self> {
         let name = compiler.split_whitespace().next()?;
         let cross =
             Arch::ALL.iter().find_map(|arch| name.strip_prefix(arch.gnu())?.strip_prefix('-'));
         let release = cross.unwrap_or(name).strip_prefix("gcc-")?;
         let is_number = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_digit());
         let version = debian_version(compiler).filter(|_| is_number)?;
-        Some(Wanted { release, version })
+        Some(DebianGcc { release, version })
     }
 
     /// The name of its directory.
     pub(super) fn folder(self, arch: Arch) -> String {
-        let Wanted { release, version } = self;
+        let DebianGcc { release, version } = self;
         format!("gcc-{release}_{version}_{}", arch.debian())
     }
 
-    /// Fetch it for an architecture, unless it is there, or the version that is nearest to it of those that the
-    /// archive has; none if there is no emulator to run it, or the archive has none that is nearer than this
-    /// machine's, which is of the version `here`.
+    /// Fetch it for an architecture, unless it is there, or the nearest version in the archive; none without an
+    /// emulator to run it, or if the archive has none that is nearer than this machine's, which is of the version
+    /// `here`.
     pub(super) fn fetch(
         self,
         store: &Path,
@@ -92,7 +91,7 @@ impl<'a> Wanted<'a> {
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Option<Fetched>, ModuleBuildError> {
-        let Wanted { release, version } = self;
+        let DebianGcc { release, version } = self;
         let Some(emulator) = emulator(arch) else {
             return Ok(None);
         };
@@ -190,13 +189,13 @@ mod tests {
         }
     }
 
-    /// Check which compilers can be had from Debian's archive: no other distribution's, and no path.
+    /// Check which compilers are in Debian's archive: no other distribution's, and no path.
     #[test]
     fn wanted() {
         let (release, version) = ("12", "12.2.0-14+deb12u1");
         for name in ["gcc-12", "aarch64-linux-gnu-gcc-12"] {
             let text = format!("{name} (Debian 12.2.0-14+deb12u1) 12.2.0");
-            assert_eq!(Wanted::of(&text), Some(Wanted { release, version }));
+            assert_eq!(DebianGcc::parse(&text), Some(DebianGcc { release, version }));
         }
         for other in [
             "sparc64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
@@ -206,7 +205,7 @@ mod tests {
             "Debian clang version 16.0.6 (15~deb12u1)",
             "",
         ] {
-            assert_eq!(Wanted::of(other), None, "{other}");
+            assert_eq!(DebianGcc::parse(other), None, "{other}");
         }
     }
 }

@@ -24,10 +24,10 @@ pub enum ModuleBuildError {
     /// The kernel's modules could not be read, or the module is not among them.
     #[error(transparent)]
     Modules(#[from] ModuleError),
-    /// It is no module of this kernel.
+    /// It is built into the kernel.
     #[error("{name} is built into the kernel {release}; only loadable modules can be built")]
     BuiltIn {
-        /// The module.
+        /// The module's name.
         name: String,
         /// The kernel's release.
         release: String,
@@ -35,7 +35,7 @@ pub enum ModuleBuildError {
     /// The module did not come with the kernel.
     #[error("the module {} did not come with the kernel, so its source is not known", path.display())]
     NotInTree {
-        /// Its file.
+        /// The module's file.
         path: PathBuf,
     },
     /// Where the kernel's source is, is not known.
@@ -53,13 +53,13 @@ pub enum ModuleBuildError {
     NoFolder {
         /// Where it was looked for.
         path: PathBuf,
-        /// The folder.
+        /// The module's folder, below the source.
         folder: String,
     },
     /// A program is not installed.
     #[error("{program} is not installed; run `sudo apt-get install {package}`")]
     NoProgram {
-        /// The program.
+        /// The program's name.
         program: String,
         /// The package that has it.
         package: String,
@@ -72,13 +72,13 @@ pub enum ModuleBuildError {
          `sysctl kernel.apparmor_restrict_unprivileged_userns`)"
     )]
     NoSandbox {
-        /// What bubblewrap said.
+        /// bubblewrap's message.
         why: String,
     },
     /// A build put a link where a file of its own was expected.
     #[error("the build left something else than a file at {}; nothing was read from there", path.display())]
     Link {
-        /// The path.
+        /// Where the build left something else than a file.
         path: PathBuf,
     },
     /// make can't work in a folder of that name.
@@ -87,15 +87,15 @@ pub enum ModuleBuildError {
         path.display()
     )]
     PathForMake {
-        /// The folder.
+        /// The folder with a space or a colon in its path.
         path: PathBuf,
     },
     /// A program failed in a way that has no better name.
     #[error("{program} failed: {output}")]
     Program {
-        /// The program.
+        /// The name of the program that failed.
         program: String,
-        /// What it said.
+        /// What it printed.
         output: String,
     },
     /// The unmodified source, or the changed one, does not compile.
@@ -111,25 +111,25 @@ pub enum ModuleBuildError {
         }
     )]
     Build {
-        /// The module.
+        /// The name of the module.
         module: String,
         /// Whether it is the changed source.
         changed: bool,
-        /// What the compiler said.
+        /// The compiler's output.
         output: String,
     },
     /// The change is not a readable file of a bearable size.
     #[error("can't read {}: {reason}", path.display())]
     Change {
-        /// The file.
+        /// The file with the change.
         path: PathBuf,
         /// What is wrong.
         reason: String,
     },
-    /// A patch is none, or has no file in it.
+    /// The file is not a patch, or names no file.
     #[error("{} is not a patch: it names no file (`+++ b/...`); expected the output of `git diff` or `diff -u`", path.display())]
     NotAPatch {
-        /// The file.
+        /// The file without a patch in it.
         path: PathBuf,
     },
     /// A patch of an experiment changes other than C files.
@@ -138,9 +138,9 @@ pub enum ModuleBuildError {
         path.display()
     )]
     NotC {
-        /// The patch.
+        /// The file of the patch.
         path: PathBuf,
-        /// The line that says so.
+        /// The line that shows it.
         line: String,
     },
     /// A patch of an experiment changes a file that the module is not compiled from.
@@ -150,9 +150,9 @@ pub enum ModuleBuildError {
          give the file to the experiment"
     )]
     NotOfModule {
-        /// The file.
+        /// The file that is changed.
         file: String,
-        /// The module.
+        /// The name of the module.
         module: String,
     },
     /// A patch changes files that are not built.
@@ -161,11 +161,11 @@ pub enum ModuleBuildError {
         path.display()
     )]
     Elsewhere {
-        /// The patch.
+        /// The file of the patch.
         path: PathBuf,
         /// The file that it changes.
         file: String,
-        /// The module.
+        /// The name of the module.
         module: String,
         /// The folder that it is in.
         folder: String,
@@ -181,13 +181,13 @@ pub enum ModuleBuildError {
         source_folder.display()
     )]
     DoesNotApply {
-        /// The patch.
+        /// The file of the patch.
         path: PathBuf,
         /// The kernel's release.
         release: String,
-        /// What patch said.
+        /// The output of patch.
         output: String,
-        /// The version of Linux that the kernel is made from, if its package says.
+        /// The version of Linux that the kernel is based on, if its package names it.
         upstream: Option<String>,
         /// Where its source is kept, unmodified.
         source_folder: PathBuf,
@@ -208,24 +208,24 @@ pub enum ModuleBuildError {
         /// The module's files.
         files: String,
     },
-    /// A module is no ELF file for x86-64.
+    /// A module is not an ELF file for x86-64.
     #[error("{what} can't be read: {reason}")]
     Unreadable {
-        /// Which.
+        /// The module or file, in words.
         what: String,
         /// Why.
         reason: String,
     },
-    /// The output's name is that of a file that is no module.
+    /// The output's name belongs to a file that is not a module.
     #[error("{} exists and is not a kernel module; choose another name with -o", path.display())]
     Occupied {
-        /// The file.
+        /// The file that is in the way.
         path: PathBuf,
     },
     /// A file could not be read.
     #[error("can't read {}: {source}{}", path.display(), owner_hint(path, source))]
     Read {
-        /// The file.
+        /// The file that was to be read.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -233,7 +233,7 @@ pub enum ModuleBuildError {
     /// A file could not be written.
     #[error("can't write {}: {source}{}", path.display(), owner_hint(path, source))]
     Write {
-        /// The file.
+        /// The file that was to be written.
         path: PathBuf,
         /// Why not.
         source: io::Error,

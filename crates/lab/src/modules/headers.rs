@@ -56,8 +56,7 @@ impl Headers {
         all.filter_map(|top| fs::canonicalize(top).ok()).collect()
     }
 
-    /// A file among the headers that a change may write to, if there is one of that name: from
-    /// then on the build uses a copy of all of them.
+    /// A header that a change may write to, if it exists: from then on the build uses a copy of all headers.
     pub(super) fn writable(&mut self, name: &Path) -> Result<Option<PathBuf>, ModuleBuildError> {
         let Some(common) = self.common.clone() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Modules that experiments had built: kept beside the source, so that each is built once.
+//! Modules built for experiments, kept beside the source, so that each is built once.
 //!
 //! ```text
 //! sources/HASH/built/KEY/usbnet+fix.patch.ko   the module
@@ -28,11 +28,11 @@ pub struct KeptModule {
     pub path: PathBuf,
     /// Whether the unmodified build is the same code as the kernel's own module.
     pub unmodified_is_the_same: bool,
-    /// What to do for the kernel's own compiler to be used, if it could be.
+    /// The remedy for using the kernel's own compiler, if it exists.
     pub remedy: Option<&'static str>,
 }
 
-/// What a build depends on, apart from the kernel.
+/// The inputs of a build, apart from the kernel.
 fn key(name: &str, patches: &[String], tools: &[String]) -> String {
     let mut key = Key::default();
     key.add("version", env!("CARGO_PKG_VERSION").as_bytes());

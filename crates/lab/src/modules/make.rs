@@ -14,14 +14,14 @@ use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::headers::Headers;
 use super::needs;
 use super::place::Place;
-use super::program::well;
+use super::program::{is_installed, well};
 use super::sandbox::Sandbox;
 use super::source::Source;
-use super::toolchain::{BTF_PROGRAM, Toolchain, is_installed};
+use super::toolchain::{BTF_PROGRAM, Toolchain};
 use crate::vm::kernels::KernelEntry;
 use crate::vm::kernels::stage::Stage;
 
-/// What make takes for its own in paths.
+/// Characters that make interprets in paths.
 const NOT_IN_PATHS: [char; 7] = [' ', ':', '\t', '\n', '$', '#', '%'];
 /// Lines of a compiler's output that an error shows.
 const LINES_MAX: usize = 6;
@@ -36,14 +36,14 @@ pub(super) fn check_path(store: &Path) -> Result<(), ModuleBuildError> {
     }
 }
 
-/// What a build came to.
+/// The result of a build.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct BuiltModule {
     pub(super) elf: Vec<u8>,
     pub(super) has_btf: bool,
     /// The files that the changes changed.
     pub(super) files: Vec<String>,
-    /// What an experiment's unmodified module was compiled from.
+    /// The sources of an experiment's unmodified module.
     pub(super) sources: Option<Sources>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Made {
 pub(super) struct Maker<'a> {
     source: &'a Source,
     place: &'a Place,
-    /// What holds the module's folder.
+    /// The tree with the module's folder.
     folder: &'a Path,
     kernel: &'a KernelEntry,
     toolchain: &'a Toolchain,
@@ -79,7 +79,7 @@ impl<'a> Maker<'a> {
         &self,
         changes: &[Change],
         only: Option<&Sources>,
-    ) -> Result<Made, ModuleBuildError> {
+    ) -> Result<BuiltModule, ModuleBuildError> {
         let stage = Stage::new(&self.source.store)?;
         let top = stage.entry();
         let path = fs::canonicalize(&self.source.store).map_err(read_failed(&self.source.store))?;
@@ -133,7 +133,7 @@ impl<'a> Maker<'a> {
             });
         }
         let sources = match self.is_of_experiment && changes.is_empty() {
-            true => Some(Sources::of(&work, self.place, &headers)?),
+            true => Some(Sources::from_work(&work, self.place, &headers)?),
             false => None,
         };
         self.add_btf(&sandbox, &module, &top)?;
@@ -142,7 +142,12 @@ impl<'a> Maker<'a> {
         let finished = sandbox.run(&strip, &arguments, &made, &[])?;
         well(&strip, &finished)?;
         let elf = sandbox.read(&module)?;
-        Ok(Made { has_btf: elf.windows(5).any(|name| name == b".BTF\0"), elf, files, sources })
+        Ok(BuiltModule {
+            has_btf: elf.windows(5).any(|name| name == b".BTF\0"),
+            elf,
+            files,
+            sources,
+        })
     }
 
     /// Where the build in `work` runs.
@@ -150,11 +155,11 @@ impl<'a> Maker<'a> {
         let mut readable = vec![top, self.folder, &*self.source.headers];
         readable.extend(self.source.root.as_deref());
         readable.extend(self.toolchain.folder());
-        // What a build directory is of.
+        // The source of a build directory.
         let source = self.source.headers.join("source");
         readable.extend(source.is_dir().then_some(&*source));
         let sandbox = Sandbox::new(work, &readable, self.cancel)?;
-        // Those of packages are our own.
+        // Folders of packages are our own.
         for own in [self.source.root.as_deref(), self.toolchain.folder()] {
             own.map_or(Ok(()), |own| sandbox.open(own))?;
         }
@@ -166,8 +171,8 @@ impl<'a> Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Folders to search for headers, as the compiler takes them. Makefiles name them from the top of the
-    /// source, which for kbuild is that of the headers (`-I$(srctree)/$(src)/..`).
+    /// Folders to search for headers, as the compiler takes them. Makefiles name them from the top of the source, for
+    /// kbuild the top of the headers (`-I$(srctree)/$(src)/..`).
     fn flags(
         &self,
         work: &Path,
@@ -184,9 +189,8 @@ impl Maker<'_> {
         Ok(folders.map(|folder| format!(" -I{}", folder.display())).collect())
     }
 
-    /// Give a module type information (BTF), from its debugging information, if the program for
-    /// it is there. The kernel's own build does it as well, with programs that packages of
-    /// headers lack.
+    /// Give a module type information (BTF), from its debugging information, if the program for it is there. The
+    /// kernel's own build does it, too, with programs that packages of headers lack.
     fn add_btf(
         &self,
         sandbox: &Sandbox<'_>,
@@ -214,13 +218,13 @@ impl Maker<'_> {
             ["-J", "--btf_gen_floats", "--btf_base"].map(OsString::from).into();
         arguments.extend([base.into(), OsString::from(module)]);
         let objcopy = [("LLVM_OBJCOPY", self.toolchain.tool("objcopy"))];
-        // A module without it is as good otherwise, and it is said which has none.
+        // A module without BTF works otherwise, and a note names it.
         sandbox.run(BTF_PROGRAM, &arguments, top, &objcopy).map(drop)
     }
 }
 
-/// The lines of a build's output that say why it failed, with paths as in the source: the compiler's errors,
-/// the first one first; else what a program or make itself could not do.
+/// The lines of a build's output with the cause of its failure, with paths as in the source: the compiler's errors in
+/// order; otherwise what a program or make itself could not do.
 fn what_failed(output: &str, work: &Path) -> String {
     let prefix = format!("{}/", work.display());
     let by_compiler =
@@ -261,8 +265,8 @@ fn what_failed(output: &str, work: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// Check that of a build's output the compiler's errors are shown, as seen from the source, whatever else
-    /// has the word in it; and without any, what could not be done.
+    /// Check that a build's compiler errors are shown, as seen from the source, and not other lines with that word; and
+    /// without any, what could not be done.
     #[test]
     fn errors() {
         let of = |output: &str| what_failed(output, Path::new("/w"));

@@ -1,4 +1,4 @@
-//! What of the source a module's folder needs: by its Makefile, and by what its files include.
+//! The parts of the source that a module's folder needs: by its Makefile, and by the includes of its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,14 +13,14 @@ const HEADERS: [&str; 2] = ["include", "arch"];
 /// Variables of Makefiles may be of others.
 const DEPTH_MAX: usize = 8;
 
-/// The Makefile of a folder, with its lines joined; empty if there is none.
+/// The Makefile of a folder, with its lines joined; empty if it does not exist.
 pub(super) fn makefile(folder: &Path) -> String {
     let mut files = ["Kbuild", "Makefile"].map(|name| folder.join(name)).into_iter();
     let text = files.find_map(|path| fs::read(path).ok()).unwrap_or_default();
     String::from_utf8_lossy(&text).replace("\\\n", " ")
 }
 
-/// Whether a Makefile says more of a folder than that it has modules of its own (`obj-m += NAME/`).
+/// Whether a Makefile has more for a folder than that it has modules of its own (`obj-m += NAME/`).
 pub(super) fn mentions(makefile: &str, folder: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_-.".contains(c);
     let mentions = |line: &str| {
@@ -137,8 +137,8 @@ fn included(line: &str) -> Option<&str> {
     path.contains("../").then_some(path)
 }
 
-/// The header with tracepoints that a file of them has included again, if that is elsewhere:
-/// `TRACE_INCLUDE_PATH` is a path from [`TRACING`].
+/// The tracepoint header that a file has included again, if it is elsewhere: `TRACE_INCLUDE_PATH` is a path from
+/// [`TRACING`].
 fn traced(text: &str) -> Option<PathBuf> {
     let defined = |name: &str| {
         let mut lines = text.lines();
@@ -176,7 +176,7 @@ fn resolve(folder: &Path, path: &Path, top: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Check which folders below its own a module needs: not those of other modules.
+    /// Check which folders below its own a module needs, and that it needs none of other modules.
     #[test]
     fn folders_below() {
         let text = "obj-$(CONFIG_USB) += usb/\nxfs-y += $(addprefix libxfs/, xfs_ag.o)\n\
@@ -187,7 +187,7 @@ mod tests {
         assert!(!mentions(text, "xfs"));
     }
 
-    /// Check which folders a compiler is told to search, however a Makefile writes them.
+    /// Check the search folders for the compiler, in every form that Makefiles give them.
     #[test]
     fn searched_folders() {
         let of = |text: &str| {
@@ -205,7 +205,7 @@ mod tests {
         assert!(of("A = $(B)\nB = $(A)\nccflags-y += -I$(A)\n").is_empty());
     }
 
-    /// Check that the header which tracepoints include again is one that is needed.
+    /// Check that the header which tracepoints include again is found.
     #[test]
     fn tracepoints() {
         let text =

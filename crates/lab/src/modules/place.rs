@@ -32,8 +32,7 @@ pub(super) fn place_of(file: &Path, root: &Path) -> Result<Place, ModuleBuildErr
 mod tests {
     use super::*;
 
-    /// Check that a module's folder is that of its file, and that one which did not come with
-    /// the kernel has none.
+    /// Check that a module's folder is its file's, and that a module which did not come with the kernel has none.
     #[test]
     fn places() {
         let root = Path::new("/k/modules");

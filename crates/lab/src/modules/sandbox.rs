@@ -17,13 +17,12 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::error::{ModuleBuildError, read_failed, write_failed};
-use super::program::run;
-use super::toolchain::need;
+use super::program::{need, run};
 use crate::child::{self, Finished};
 
 const PROGRAM: &str = "bwrap";
 const PACKAGE: &str = "bubblewrap";
-/// What programs need besides the folders that `PATH` names.
+/// Folders that programs need besides the ones in `PATH`.
 const SYSTEM: [&str; 5] = ["/usr", "/opt", "/etc/alternatives", "/etc/ld.so.cache", "/nix"];
 /// Folders at the top that are links into `/usr`, or as good as in it.
 const MERGED: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -38,16 +37,15 @@ const CPU_MAX_SECONDS: u64 = 1_800;
 enum User {
     /// By becoming another user.
     Nobody,
-    /// They aren't root's, or no other user can be had: by a user namespace.
+    /// They aren't root's, or no other user is available: by a user namespace.
     Same,
 }
 
-/// A sandbox.
 #[derive(Debug)]
 pub(super) struct Sandbox<'a> {
     /// The only folder that can be written.
     writable: PathBuf,
-    /// What is to be read besides the system, as it is named and as it is.
+    /// Further readable folders besides the system's, under two names: as given and as resolved.
     readable: Vec<PathBuf>,
     user: User,
     cancel: &'a AtomicBool,
@@ -57,7 +55,7 @@ impl<'a> Sandbox<'a> {
     /// One in which `writable` can be written, and `readable` read.
     ///
     /// # Errors
-    /// There is no bubblewrap, or it can't make one here.
+    /// bubblewrap is missing, or can't make a sandbox here.
     pub(super) fn new(
         writable: &Path,
         readable: &[&Path],
@@ -93,7 +91,7 @@ impl<'a> Sandbox<'a> {
         Err(ModuleBuildError::NoSandbox { why })
     }
 
-    /// Run a program in a folder, with these variables besides the usual ones.
+    /// Run a program in a folder, with these additional variables.
     ///
     /// # Errors
     /// It can't be started, or was cancelled.
@@ -296,8 +294,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that a build can write its own folder, and that none of the ways out of it works: other files, a
-    /// network, processes, users and rights, and a link in the place of what it makes.
+    /// Check that a build can write its own folder, and that none of the ways out of it works: other files, a network,
+    /// processes, users and rights, and a link in place of a result.
     #[test]
     fn ways_out() {
         let place = tempfile::tempdir().unwrap();
@@ -354,7 +352,7 @@ mod tests {
             run(&format!("echo x >{}", file.display()));
             assert!(!file.exists(), "{}", file.display());
         }
-        // What it leaves is not followed.
+        // Links that it leaves are not followed.
         let (made, secret) = (work.join("made"), place.join("secret"));
         assert!(
             run(&format!("ln -sf {} made; ln -s {} folder", secret.display(), place.display())).0

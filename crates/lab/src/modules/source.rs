@@ -28,7 +28,7 @@ const KBUILD: &str = "linux-kbuild-";
 const SOURCE: &str = "linux-source-";
 /// Packages whose version is not the kernel's.
 const OTHERS: &str = "packages";
-/// The kernel's source, as the package has it.
+/// The kernel's source, as packaged.
 const ARCHIVE: &str = "source.tar.xz";
 /// Where each file is in it.
 const LIST: &str = "source.list";
@@ -40,19 +40,19 @@ const ROUNDS_MAX: usize = 4;
 /// Where a kernel's source is.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// What makes modules: the folder to run make in.
+    /// The tree that builds modules: the folder to run make in.
     pub(super) headers: PathBuf,
     /// Where `/usr/src` of the packages is; none for a build directory.
     pub(super) root: Option<PathBuf>,
-    /// For what is made for a while.
+    /// For temporary files.
     pub(super) store: PathBuf,
     /// The packages among its own whose version is not the kernel's: `linux-kbuild-6.1 6.1.192-3`.
     pub(super) others: Vec<String>,
-    kept: Kept,
+    kept: KeptSource,
 }
 
 #[derive(Debug)]
-enum Kept {
+enum KeptSource {
     /// In an archive, with what of it was unpacked, a tree for each folder of modules.
     Archive { archive: PathBuf, trees: PathBuf },
     /// In a directory.
@@ -74,7 +74,7 @@ impl Source {
                 root: None,
                 store: store.to_owned(),
                 others: Vec::new(),
-                kept: Kept::Tree(if has_source { source } else { tree.clone() }),
+                kept: KeptSource::Tree(if has_source { source } else { tree.clone() }),
                 headers: tree,
             });
         }
@@ -100,11 +100,14 @@ impl Source {
                 .lines()
                 .map(str::to_owned)
                 .collect(),
-            kept: Kept::Archive { archive: folder.join(ARCHIVE), trees: folder.join("trees") },
+            kept: KeptSource::Archive {
+                archive: folder.join(ARCHIVE),
+                trees: folder.join("trees"),
+            },
         })
     }
 
-    /// The version of Linux that it is of, if packages say.
+    /// The version of Linux that it is based on, if packages name it.
     pub(super) fn upstream<'a>(&'a self, kernel: &'a KernelEntry) -> Option<&'a str> {
         let mut others = self.others.iter().filter_map(|other| other.split_once(' '));
         let other = others.find(|(package, _)| package.starts_with(SOURCE));
@@ -121,8 +124,8 @@ impl Source {
         source?.ok()
     }
 
-    /// The text of some of its files, by their paths in it; those that it has, and that are no
-    /// larger than `most_bytes`. What is unpacked for that is kept.
+    /// The text of some of its files, by their paths in it; only existing files of at most `most_bytes`. The unpacked
+    /// files are kept.
     pub(super) fn texts(
         &self,
         files: &BTreeSet<PathBuf>,
@@ -130,8 +133,8 @@ impl Source {
         cancel: &AtomicBool,
     ) -> Result<BTreeMap<PathBuf, String>, ModuleBuildError> {
         let top = match &self.kept {
-            Kept::Tree(tree) => tree.clone(),
-            Kept::Archive { archive, .. } => {
+            KeptSource::Tree(tree) => tree.clone(),
+            KeptSource::Archive { archive, .. } => {
                 let texts = archive.with_file_name(TEXTS);
                 self.unpack_texts(archive, &texts, files, cancel)?;
                 texts
@@ -183,8 +186,8 @@ impl Source {
         from: &Path,
         into: &Path,
     ) -> Result<(), ModuleBuildError> {
-        if let Kept::Archive { .. } = self.kept {
-            // There is no more in it.
+        if let KeptSource::Archive { .. } = self.kept {
+            // The archive has no more.
             return copy(from, into);
         }
         copy(&from.join(&place.folder), &into.join(&place.folder))?;
@@ -207,8 +210,8 @@ impl Source {
         Ok(())
     }
 
-    /// What of the source is kept, to read: of an archive what was unpacked for the module.
-    /// The folder returned holds the module's folder under its path.
+    /// The kept part of the source, to read: of an archive the files unpacked for the module. The folder returned holds
+    /// the module's folder under its path.
     pub(super) fn folder(
         &mut self,
         place: &Place,
@@ -216,13 +219,13 @@ impl Source {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<PathBuf, ModuleBuildError> {
         let (archive, trees) = match &self.kept {
-            Kept::Tree(tree) => {
+            KeptSource::Tree(tree) => {
                 return match tree.join(&place.folder).is_dir() {
                     true => Ok(tree.clone()),
                     false => Err(no_folder(tree, place)),
                 };
             }
-            Kept::Archive { archive, trees } => (archive, trees),
+            KeptSource::Archive { archive, trees } => (archive, trees),
         };
         let kept = trees.join(place.folder.to_string_lossy().replace('/', "-"));
         if is_whole(&kept, progress)? {
@@ -328,7 +331,7 @@ fn no_folder(path: &Path, place: &Place) -> ModuleBuildError {
     ModuleBuildError::NoFolder { path: path.to_owned(), folder: place.folder.display().to_string() }
 }
 
-/// What an archive of source has at its top.
+/// The top folder of a source archive.
 fn only_folder(into: &Path) -> Result<PathBuf, ModuleBuildError> {
     let mut entries = fs::read_dir(into).map_err(read_failed(into))?;
     match entries.next() {
@@ -354,7 +357,7 @@ fn fetch(
         let (apt, here) = (archive.apt(kernel.arch)?, archive.apt(Arch::OWN)?);
         let found = Packages::find(&apt, &here, &kernel.release, version);
         let found = match archive.is_fresh() {
-            // What is nearest by old lists may not be.
+            // The nearest package by old lists may not be the nearest now.
             false => found.and_then(|found| found.exactly(&apt, version))?,
             true => {
                 found.map_err(|error| error.with_remedy(|| other_kernel(&apt, &here, &image)))?
@@ -400,7 +403,7 @@ fn fetch(
 
 /// The packages that modules of a kernel are built from.
 struct Packages {
-    /// Those of its architecture: headers and source.
+    /// For the kernel's architecture: headers and source.
     of_kernel: Vec<Offer>,
     /// kbuild's programs, which run here.
     of_here: Vec<Offer>,
@@ -433,7 +436,7 @@ impl Packages {
     }
 }
 
-/// What to do where a package is missing: another kernel, for which the archive has all.
+/// The remedy for a missing package: another kernel, with all packages in the archive.
 fn other_kernel(apt: &Apt, here: &Apt, image: &str) -> Option<String> {
     let (other, _) = apt.image_with(image, |offer| {
         let release = offer.package.trim_start_matches("linux-image-");
@@ -457,7 +460,7 @@ fn source_package(version: &str) -> String {
     format!("{SOURCE}{}", series.join("."))
 }
 
-/// Remove what is kept of a kernel; returns its size.
+/// Remove the kept files of a kernel; returns their size.
 pub(super) fn forget(folder: &Path) -> Result<u64, ModuleBuildError> {
     packages::removed(folder).map_err(write_failed(folder))
 }

@@ -1,6 +1,5 @@
 //! The programs that build a kernel's modules: this machine's, or those for another architecture.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -11,7 +10,7 @@ use netplumb_model::arch::Arch;
 use super::change::Change;
 use super::compiler;
 use super::error::ModuleBuildError;
-use super::program::run;
+use super::program::{is_installed, need, run};
 use crate::child;
 use crate::vm::kernels::{KernelEntry, Progress};
 
@@ -19,25 +18,25 @@ use crate::vm::kernels::{KernelEntry, Progress};
 const COMPILER: &str = "CC_VERSION_TEXT";
 /// The compiler of LLVM, which is one program for all architectures.
 const CLANG: &str = "clang";
-/// What gives modules their type information.
+/// The program that gives modules their type information.
 pub(super) const BTF_PROGRAM: &str = "pahole";
 
-/// What builds the modules of a kernel.
+/// The programs that build the modules of a kernel.
 #[derive(Debug)]
 pub(super) struct Toolchain {
     arch: Arch,
     /// How the compiler names itself and its version.
     pub(super) compiler: String,
-    /// The compiler that the kernel was built with, or one that is near to it, run by QEMU.
+    /// The compiler that the kernel was built with, or a similar one, run by QEMU.
     of_kernel: Option<PathBuf>,
-    /// What to do for that to be used, if it could be.
+    /// The remedy for using the kernel's own, if it exists.
     pub(super) remedy: Option<&'static str>,
 }
 
 /// The directory with the compiler of a kernel of another architecture than this machine's.
 pub(super) fn kept_for(kernel: &KernelEntry) -> Option<String> {
     let of_kernel = compiler_of(kernel).filter(|_| kernel.arch != Arch::OWN)?;
-    Some(compiler::Wanted::of(&of_kernel)?.folder(kernel.arch))
+    Some(compiler::DebianGcc::parse(&of_kernel)?.folder(kernel.arch))
 }
 
 impl Toolchain {
@@ -57,7 +56,7 @@ impl Toolchain {
         let compiler = program_for(arch, &name);
         need(&compiler, &package_for(arch, &name))?;
         let here = version(&compiler, cancel)?;
-        let wanted = compiler::Wanted::of(&of_kernel).filter(|_| arch != Arch::OWN);
+        let wanted = compiler::DebianGcc::parse(&of_kernel).filter(|_| arch != Arch::OWN);
         let wanted =
             wanted.filter(|wanted| compiler::debian_version(&here) != Some(wanted.version));
         let Some(wanted) = wanted else {
@@ -80,7 +79,7 @@ impl Toolchain {
         self.compiler.contains(CLANG)
     }
 
-    /// What to tell kbuild.
+    /// Variables for kbuild.
     pub(super) fn variables(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.is_clang() {
@@ -111,8 +110,7 @@ impl Toolchain {
         program_for(self.arch, name)
     }
 
-    /// What a build's code depends on besides its source: the compiler, and what makes BTF, as they name
-    /// themselves.
+    /// The versions that a build's code depends on: of the compiler and the BTF program, in their own words.
     pub(super) fn versions(&self, cancel: &AtomicBool) -> Result<[String; 2], ModuleBuildError> {
         let btf = match is_installed(BTF_PROGRAM) {
             true => version(BTF_PROGRAM, cancel)?,
@@ -130,7 +128,7 @@ pub(super) fn check_changes(changes: &[Change]) -> Result<(), ModuleBuildError> 
     })
 }
 
-/// The compiler that a kernel was built with, as its configuration has it.
+/// The compiler that a kernel was built with, from its configuration.
 pub(super) fn compiler_of(kernel: &KernelEntry) -> Option<String> {
     let text = fs::read_to_string(kernel.config()?).ok()?;
     match KernelConfig::parse(&text).ok()?.get(COMPILER)? {
@@ -175,26 +173,11 @@ fn version(program: &str, cancel: &AtomicBool) -> Result<String, ModuleBuildErro
     Ok(first.unwrap_or_default().to_owned())
 }
 
-pub(super) fn need(program: &str, package: &str) -> Result<(), ModuleBuildError> {
-    match is_installed(program) {
-        true => Ok(()),
-        false => Err(ModuleBuildError::NoProgram {
-            program: program.to_owned(),
-            package: package.to_owned(),
-        }),
-    }
-}
-
-pub(super) fn is_installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check that compilers are known by what they call themselves.
+    /// Check that compilers are recognised by their version strings.
     #[test]
     fn compilers() {
         for (text, program) in [

@@ -1,9 +1,8 @@
 //! Names for namespaces, where `ip netns` looks for them, and a journal of names, written before a
 //! name is made.
 //!
-//! A namespace with a name outlives the process that made it. So each run has an entry in the
-//! journal: a file whose name is that of the run and of its process. If that process is gone,
-//! namespaces with the run's name are orphaned.
+//! A namespace with a name outlives the process that made it. So each run has an entry in the journal: a file named
+//! after the run and its process. If that process is gone, namespaces with the run's name are orphaned.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -84,7 +83,7 @@ impl Names {
         &self.run
     }
 
-    /// The names.
+    /// The names given so far.
     pub fn given(&self) -> &[String] {
         &self.given
     }
@@ -202,7 +201,7 @@ impl Owner {
     }
 }
 
-/// The start time of a process; none if there is none, or only a zombie.
+/// The start time of a process; none if it does not exist, or is a zombie.
 fn started(pid: u32) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
@@ -278,7 +277,7 @@ fn c_path(path: &Path) -> io::Result<std::ffi::CString> {
 fn random_word() -> io::Result<String> {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
     let mut bytes = [0_u8; RANDOM_LENGTH];
-    // SAFETY: the pointer and the length are those of the array.
+    // SAFETY: the pointer and the length are the array's.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if got != RANDOM_LENGTH as isize {
         return Err(io::Error::last_os_error());
@@ -296,7 +295,7 @@ mod tests {
         Places { names: folder.join("names"), journal: folder.join("journal") }
     }
 
-    /// Check that an entry's owner is read back, and that other file names have none.
+    /// Check that an entry's owner is read back, and that other file names give none.
     #[test]
     fn entries_tell_their_owner() {
         let owner = Owner::own().unwrap();
@@ -335,8 +334,8 @@ mod tests {
         assert!(Owner { pids: 1, ..later }.lives().unwrap());
     }
 
-    /// Check that a sweep removes names of dead runs, leaves those of running ones and others
-    /// alone, and can be repeated.
+    /// Check that a sweep removes names of dead runs, leaves the names of running ones and of others alone, and can be
+    /// repeated.
     #[test]
     fn a_sweep_takes_the_dead_ones_names() {
         let folder = tempfile::tempdir().unwrap();

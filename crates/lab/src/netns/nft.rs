@@ -44,11 +44,10 @@ fn run(args: &[&str], rules: &str) -> io::Result<String> {
     }))
 }
 
-/// All that `nft` says, with line numbers, and below each message the line that it is about: of the rules themselves.
-/// The lines that `nft` quotes are left out, since the reader of the message may not be allowed to read a file that
-/// the rules include.
+/// All messages of `nft`, with line numbers, and below each the line of the rules that it is about. Quotes by `nft` are
+/// left out, since the reader of the message may not be allowed to read a file that the rules include.
 fn complaints(said: &str, rules: &str) -> String {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     let mut quotes = false;
     for line in said.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
         let has_place = line.split_once(": Error: ").or_else(|| line.split_once(": Warning: "));
@@ -58,25 +57,25 @@ fn complaints(said: &str, rules: &str) -> String {
             match (quotes, are_marks) {
                 (true, marks) => quotes = !marks,
                 (false, true) => {}
-                (false, false) => told.push(line.to_string()),
+                (false, false) => lines.push(line.to_string()),
             }
             continue;
         };
         quotes = place.contains(':');
         let Some(at) = place.strip_prefix(RULES).and_then(|place| place.strip_prefix(':')) else {
             // In an included file, or in what nft sends to the kernel.
-            told.push(line.to_string());
+            lines.push(line.to_string());
             continue;
         };
-        told.push(format!("line {at}: {what}"));
+        lines.push(format!("line {at}: {what}"));
         let number = at.split(':').next().and_then(|number| number.parse::<usize>().ok());
         let own = number.and_then(|number| rules.lines().nth(number.checked_sub(1)?));
-        told.extend(own.map(|line| format!("    {}", line.trim())));
+        lines.extend(own.map(|line| format!("    {}", line.trim())));
     }
-    let left = told.len().saturating_sub(SAID_LINES);
-    told.truncate(SAID_LINES);
+    let left = lines.len().saturating_sub(SAID_LINES);
+    lines.truncate(SAID_LINES);
     if left > 0 {
-        told.push(format!("and {left} more lines"));
+        lines.push(format!("and {left} more lines"));
     }
     let clean = |line: &String| -> String {
         let shown = line.chars().filter(|c| !c.is_control());
@@ -86,7 +85,7 @@ fn complaints(said: &str, rules: &str) -> String {
         }
         text
     };
-    told.iter().map(clean).collect::<Vec<_>>().join("\n")
+    lines.iter().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// The number of rules and set elements in a listing with handles: a line with a handle that opens
@@ -152,8 +151,7 @@ mod tests {
         assert!(text.ends_with("and 20 more lines"), "{text}");
     }
 
-    /// Check that rules and elements are counted in what `nft` lists, and that tables,
-    /// chains and sets are no rules.
+    /// Check that rules and elements are counted in the output of `nft list`, and tables, chains and sets are not.
     #[test]
     fn a_listing_is_counted() {
         let listing = "table ip netplumb { # handle 1\n\

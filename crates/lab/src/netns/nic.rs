@@ -1,6 +1,5 @@
-//! Settings of the devices of a namespace: features, channels, rings, coalescing, which CPUs work for their
-//! queues, and how they are polled.
-//! Each is read back; notes say what came of it, and where nothing changed.
+//! Settings of the devices of a namespace: features, channels, rings, coalescing, which CPUs work for their queues, and
+//! how they are polled. Each is read back; notes have the result, and where nothing changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -30,7 +29,7 @@ pub(super) fn set_all(namespace: &Namespace, wanted: &NicSettings, lo: bool) -> 
     for device in devices.iter().filter(|d| d.up && (d.name == "lo") == lo) {
         let name = &device.name;
         namespace.inside(|| {
-            // Queues come and go with these: what is set of them is set afterwards.
+            // Channels create and remove queues: settings of queues come after them.
             if !wanted.channels.is_empty() {
                 channels(name, &wanted.channels, &mut notes)?;
             }
@@ -72,7 +71,7 @@ struct Set<'a, T> {
 }
 
 impl<T: Display + PartialEq> Set<'_, T> {
-    /// Note what came of it.
+    /// Note the result.
     ///
     /// # Errors
     /// Nothing: the driver kept what was there.
@@ -87,7 +86,7 @@ impl<T: Display + PartialEq> Set<'_, T> {
         if now != wanted {
             notes.insert(
                 format!("rounded.{setting}.{device}"),
-                format!("{setting} of {device} is {now}: the driver made that of {wanted}"),
+                format!("{setting} of {device} is {now}: the driver rounded {wanted} to it"),
             );
         } else if before == wanted {
             notes.insert(
@@ -186,7 +185,7 @@ fn numbers<K: Copy + Ord + Display>(
 ) -> io::Result<()> {
     for (key, number) in wanted {
         let setting = called(*key);
-        // What a driver does not tell, it has not.
+        // A driver that does not report a setting lacks it.
         let (Some(before), Some(now)) = (before.get(key), now.get(key)) else {
             return Err(not_taken(&format!("the driver of {device} has no {setting}")));
         };
@@ -254,7 +253,7 @@ fn coalesce(device: &str, wanted: &BTreeMap<Coalescing, u32>, notes: &mut Notes)
     numbers(device, [&before, wanted, &now], |key| key.to_string(), Coalescing::level, notes)
 }
 
-/// An error, with the numbers that a driver takes, where they are no range from 0.
+/// An error, with the numbers that a driver accepts, unless they are a range from 0.
 fn with_taken(error: io::Error, device: &str, wanted: &BTreeMap<Coalescing, u32>) -> io::Error {
     let driver = Ethtool::open().map(|ethtool| ethtool.driver(device));
     let is_intel =
@@ -316,7 +315,7 @@ fn without_cpu(error: io::Error, device: &str, words: &str) -> io::Error {
     }
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let there = match possible.trim() {
-        "" => "this kernel has not so many".to_string(),
+        "" => "this kernel has fewer".to_string(),
         "0" => "a guest has one, 0, and lab netns has all of this machine".to_string(),
         all => format!("this kernel has {all}"),
     };
@@ -343,8 +342,8 @@ fn of_file(
 mod tests {
     use super::*;
 
-    /// Check that what a driver takes at most is said of rings that are larger, and of those alone; and that a CPU
-    /// that there is not is no matter of a driver.
+    /// Check that errors about rings that are too large have the driver's maximum, and other errors don't; and that a
+    /// missing CPU is not blamed on a driver.
     #[test]
     fn limits_are_said() {
         let all = |rx, tx| BTreeMap::from([(Ring::Rx, rx), (Ring::Tx, tx)]);
@@ -352,33 +351,32 @@ mod tests {
             let error = io::Error::other("requested ring size exceeds maximum");
             with_most(error, wanted, &all(256, 512), |ring| format!("rings.{ring}")).to_string()
         };
-        let told = refuse(&all(1024, 512));
-        assert!(told.ends_with("it takes at most rings.rx=256"), "{told}");
+        let message = refuse(&all(1024, 512));
+        assert!(message.ends_with("it takes at most rings.rx=256"), "{message}");
         assert!(!refuse(&all(256, 512)).contains("at most"));
         let of =
             |code| without_cpu(io::Error::from_raw_os_error(code), "tx0", "rps_cpus=1").to_string();
-        let told = of(libc::EOVERFLOW);
-        assert!(told.contains("no such CPU") && !told.contains("driver"), "{told}");
+        let message = of(libc::EOVERFLOW);
+        assert!(message.contains("no such CPU") && !message.contains("driver"), "{message}");
         assert!(of(libc::EINVAL).contains("refuses rps_cpus=1"));
     }
 
-    /// Check that what a driver kept is an error, what it rounded is noted, and so is what was there
-    /// before.
+    /// Check that a value that a driver kept is an error, and that rounded and unchanged values are noted.
     #[test]
     fn what_came_of_it() {
-        let told = |before, wanted, now| {
+        let notes_of = |before, wanted, now| {
             let mut notes = Notes::new();
             let set = Set { device: "rx0", setting: "rx-usecs", before, wanted, now };
             set.note(&mut notes).map(|()| notes).map_err(|e| e.to_string())
         };
-        let kept = told(3, 5, 3).unwrap_err();
+        let kept = notes_of(3, 5, 3).unwrap_err();
         assert!(kept.contains("still 3"), "{kept}");
-        let set = told(3, 100, 100).unwrap();
+        let set = notes_of(3, 100, 100).unwrap();
         assert_eq!(set.len(), 1, "{set:?}");
         assert_eq!(set["nic.rx0.rx-usecs"], "100");
-        let rounded = told(3, 7_000, 7_042).unwrap();
+        let rounded = notes_of(3, 7_000, 7_042).unwrap();
         assert!(rounded["rounded.rx-usecs.rx0"].contains("7042"), "{rounded:?}");
-        let same = told(3, 3, 3).unwrap();
+        let same = notes_of(3, 3, 3).unwrap();
         assert!(same["no_effect.rx-usecs.rx0"].contains("already"), "{same:?}");
     }
 }

@@ -33,7 +33,7 @@ pub struct TopologyPlan {
     pub nics: [NicSettings; 2],
     /// nftables rules, with their text.
     pub nft: Option<(Ruleset, String)>,
-    /// A qdisc.
+    /// The egress qdisc, if one is set.
     pub qdisc: Option<Qdisc>,
 }
 
@@ -63,8 +63,8 @@ impl TopologyError {
         matches!(self.refusal(), Some(Refusal::NotTaken(_)))
     }
 
-    /// Whether what was asked for is not there, as a feature that no device has. What the kernel holds to be invalid
-    /// may be ours.
+    /// Whether the request names something missing, such as a feature that no device has. What the kernel finds invalid
+    /// may be our mistake.
     pub fn is_asked(&self) -> bool {
         matches!(self.refusal(), Some(Refusal::Asked(_)))
     }
@@ -85,7 +85,7 @@ pub(super) enum Refusal {
     /// A driver or the kernel does not take it, whatever the kernel calls that.
     #[error("{0}")]
     NotTaken(String),
-    /// There is nothing of the name or number that was asked for.
+    /// The requested name or number does not exist.
     #[error("{0}")]
     Asked(String),
 }

@@ -13,7 +13,7 @@ pub const TC: &str = "/usr/sbin/tc";
 pub const NO_TC: &str = "queueing disciplines are set by this machine's `tc`, which is not \
                          installed: apt-get install iproute2";
 /// Maximum length of messages of `tc`.
-const TOLD_CHARACTERS: usize = 600;
+const SHOWN_CHARACTERS: usize = 600;
 
 /// Set the root qdisc of a device of this namespace; returns what reads back.
 pub(super) fn apply(qdisc: &Qdisc, device: &str) -> io::Result<String> {
@@ -23,16 +23,16 @@ pub(super) fn apply(qdisc: &Qdisc, device: &str) -> io::Result<String> {
     run(&tc, &words, qdisc)?;
     let listing = run(&tc, &["qdisc", "show", "dev", device], qdisc)?;
     match root_of(&listing) {
-        Some((kind, told)) if kind == qdisc.kind() => Ok(told),
+        Some((kind, options)) if kind == qdisc.kind() => Ok(options),
         other => Err(io::Error::other(format!(
             "`{}` reads back as `{}`",
             qdisc.words().join(" "),
-            other.map_or("none".into(), |(_, told)| told)
+            other.map_or("none".into(), |(_, options)| options)
         ))),
     }
 }
 
-/// The path of `tc`. Init has no PATH, and that of users often lacks `sbin`.
+/// The path of `tc`. Init has no PATH, and a user's PATH often lacks `sbin`.
 fn program() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let own = env::split_paths(&path).filter(|folder| folder.is_absolute());
@@ -59,7 +59,7 @@ fn run(tc: &Path, words: &[&str], qdisc: &Qdisc) -> io::Result<String> {
 fn refusal(said: &str, qdisc: &Qdisc) -> io::Error {
     let kind = qdisc.kind();
     let said: String =
-        said.chars().filter(|c| !c.is_control() || *c == '\n').take(TOLD_CHARACTERS).collect();
+        said.chars().filter(|c| !c.is_control() || *c == '\n').take(SHOWN_CHARACTERS).collect();
     let said = said.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     // Messages of the kernel (net/sched/sch_api.c, qdisc_create); before 5.0 tc only printed the
     // error's name.
@@ -99,14 +99,15 @@ mod tests {
     use super::*;
 
     fn netem() -> Qdisc {
-        let knobs = Knobs::of([("qdisc", "netem delay 20us")]).unwrap();
-        Qdisc::of(&knobs.arm("one".into(), Lab::Vm)).unwrap()
+        let knobs = Knobs::from_pairs([("qdisc", "netem delay 20us")]).unwrap();
+        Qdisc::from_arm(&knobs.arm("one".into(), Lab::Vm)).unwrap()
     }
 
     /// Check that the root is found in a listing, without its handle and reference count.
     #[test]
     fn a_listing_is_read() {
-        let of = |listing: &str| root_of(listing).map(|(kind, told)| format!("{kind}: {told}"));
+        let of =
+            |listing: &str| root_of(listing).map(|(kind, options)| format!("{kind}: {options}"));
         let netem = "qdisc netem 8001: root refcnt 2 limit 1000 delay 20us\n";
         assert_eq!(of(netem).unwrap(), "netem: netem limit 1000 delay 20us");
         let many = "qdisc fq_codel 0: parent :1 limit 10240p\nqdisc mq 0: root \n";

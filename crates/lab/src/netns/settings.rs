@@ -96,7 +96,7 @@ fn setting(key: String, writable: bool) -> Sysctl {
     Sysctl { key, value, other }
 }
 
-/// Other values to try, the best first; or why there are none.
+/// Other values to try, the best first; or why none are known.
 fn others(value: &str) -> Result<Vec<i64>, String> {
     let Ok(number) = value.parse::<i64>() else {
         return Err(match value.split_whitespace().count() {

@@ -50,7 +50,7 @@ pub struct Topology {
     pub notes: BTreeMap<String, String>,
     /// The names of the namespaces, if they have any.
     pub names: Option<Names>,
-    /// Of two hosts, the one that it is of: both ends are the same then.
+    /// Which of two hosts it belongs to: both ends are the same then.
     pub host: Option<Side>,
 }
 
@@ -116,14 +116,14 @@ impl Topology {
         let of_nics = self.nics(plan);
         if !plan.offload.is_empty() || !of_nics.is_empty() {
             for namespace in self.all().into_iter().filter(|_| !plan.offload.is_empty()) {
-                let told = namespace
+                let offload_notes = namespace
                     .inside(|| offload::set_all(&plan.offload, plan.link == Link::Lo))
                     .doing(|| "set offloads".into())?;
-                notes.extend(told);
+                notes.extend(offload_notes);
             }
             for (namespace, settings) in of_nics {
-                let told = nic::set_all(namespace, settings, plan.link == Link::Lo);
-                notes.extend(told.doing(|| "set up the NIC".into())?);
+                let nic_notes = nic::set_all(namespace, settings, plan.link == Link::Lo);
+                notes.extend(nic_notes.doing(|| "set up the NIC".into())?);
             }
             // Some drivers take the link down for that.
             let nap = nap(self.names.is_some());
@@ -144,10 +144,10 @@ impl Topology {
         }
         if let Some(qdisc) = &plan.qdisc {
             for (namespace, device) in self.within(qdisc.within, plan.link) {
-                let told = namespace
+                let note = namespace
                     .inside(|| qdisc::apply(qdisc, device))
                     .doing(|| format!("set the queueing discipline of {device}"))?;
-                notes.insert(format!("qdisc.{device}"), told);
+                notes.insert(format!("qdisc.{device}"), note);
             }
         }
         self.notes = notes;
@@ -310,7 +310,7 @@ impl Topology {
         })
     }
 
-    /// The end of one of two hosts: `nics` are those of both, the first is the sender's.
+    /// The end of one of two hosts: `nics` has the NICs of both, the sender's first.
     fn one_end(
         namespace: Namespace,
         plan: &TopologyPlan,
@@ -408,7 +408,7 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
             for device in netlink.devices()? {
                 netlink.set_up(device.index, None)?;
             }
-            // A kernel without IPv6 has none of these, and no such traffic.
+            // A kernel without IPv6 lacks these, and has no such traffic.
             for (key, value) in [
                 ("net.ipv6.conf.all.disable_ipv6", on(!v6)),
                 ("net.ipv6.conf.default.disable_ipv6", on(!v6)),

@@ -76,9 +76,9 @@ pub(super) fn wire(
     for (end, mac) in [(one, macs[0]), (other, macs[1])] {
         wait_for(plan, end, &mac, on_machine)?;
     }
-    // All namespaces share a table of eight buckets, and a new entry becomes the head of its bucket
-    // (neigh_hash_alloc, ___neigh_create in net/core/neighbour.c). The sender's is added last, so
-    // that it is found first in every boot, whichever bucket the other is in.
+    // All namespaces share a table of eight buckets, and a new entry becomes the head of its bucket (neigh_hash_alloc,
+    // ___neigh_create in net/core/neighbour.c). The sender's is added last, so that it is found first in every boot,
+    // whatever the other's bucket.
     for (end, mac, peer, peer_mac) in
         [(other, macs[1], one, macs[0]), (one, macs[0], other, macs[1])]
     {
@@ -127,7 +127,7 @@ fn of_mtu(error: io::Error, device: &DeviceState, wanted: Option<u32>) -> io::Er
     let takes = match (least, most) {
         (_, Some(most)) if mtu > most => format!("takes one of at most {most}"),
         (Some(least), _) if mtu < least => format!("takes one of at least {least}"),
-        // It says nothing of its own limits, or they depend on something else.
+        // It does not report its limits, or they depend on something else.
         _ => format!("refuses it ({error})"),
     };
     not_taken(&format!("an MTU of {mtu} is not supported: its driver {takes}"))
@@ -245,17 +245,17 @@ mod tests {
     #[test]
     fn mtus_that_drivers_refuse() {
         let device = DeviceState { mtus: [Some(46), Some(16_110)], ..DeviceState::default() };
-        let told = |device: &DeviceState, mtu| {
+        let message = |device: &DeviceState, mtu| {
             let error = io::Error::from_raw_os_error(libc::EINVAL);
             of_mtu(error, device, mtu).to_string()
         };
-        let large = told(&device, Some(20_000));
+        let large = message(&device, Some(20_000));
         assert!(large.contains("MTU of 20000"), "{large}");
         assert!(large.contains("at most 16110"), "{large}");
-        let small = told(&device, Some(40));
+        let small = message(&device, Some(40));
         assert!(small.contains("at least 46"), "{small}");
-        let odd = told(&DeviceState::default(), Some(1499));
+        let odd = message(&DeviceState::default(), Some(1499));
         assert!(odd.contains("MTU of 1499") && odd.contains("Invalid argument"), "{odd}");
-        assert!(!told(&device, None).contains("MTU"));
+        assert!(!message(&device, None).contains("MTU"));
     }
 }

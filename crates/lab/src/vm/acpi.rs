@@ -1,7 +1,7 @@
 //! The ACPI table that guests of x86-64 get in place of QEMU's.
 //!
-//! Each QEMU has another DSDT. What the kernel makes of one moves all that it allocates later, and functions such as
-//! `kfree` take an instruction more or less by where a page is. Ours is the same in every QEMU. A kernel with
+//! Each QEMU has another DSDT. Parsing one moves all later allocations of the kernel, and functions such as `kfree`
+//! take an instruction more or less by where a page is. Ours is the same in every QEMU. A kernel with
 //! `ACPI_TABLE_UPGRADE` takes it from the beginning of its initramfs (drivers/acpi/tables.c); another one has QEMU's.
 
 /// Where the kernel looks for it. Its directories are not in the archive, so that no file is made of it.
@@ -21,7 +21,7 @@ mod tests {
     /// The header's checksum, and the compiler and its version.
     const OF_THE_COMPILER: [std::ops::Range<usize>; 2] = [9..10, 28..36];
 
-    /// Check that the table is what its source says, and that the kernel accepts it.
+    /// Check that the table matches its source, and that the kernel accepts it.
     #[test]
     fn is_compiled_from_its_source() {
         assert_eq!(DSDT.len(), u32::from_le_bytes(DSDT[4..8].try_into().unwrap()) as usize);

@@ -14,13 +14,13 @@ use netplumb_sys::memory::memfd;
 use object::read::elf::FileHeader as _;
 use object::{LittleEndian, Object as _, ObjectSection as _, ReadCache, elf};
 
-/// What the agent of this version prints outside of guests, and no other program has.
+/// The output of this version's agent outside of guests, which no other program has.
 pub const MARK: &str =
     concat!("this is plumb-agent ", env!("CARGO_PKG_VERSION"), " of Netplumb, init of its guests");
 /// Several times its size.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// There is no program for guests of an architecture.
+/// No program exists for guests of an architecture.
 #[derive(Debug, thiserror::Error)]
 #[error("unavailable: {}: {}", self.reason(), self.remedy())]
 pub struct AgentError {
@@ -32,14 +32,14 @@ pub struct AgentError {
 enum ErrorKind {
     /// None is in this program's file, nor here.
     Missing(PathBuf),
-    /// The one that the environment names can't be read.
+    /// The program that the environment names can't be read.
     Named { path: PathBuf, source: io::Error },
     /// It is for another machine, or no program.
     Other { path: PathBuf, found: String },
 }
 
 impl AgentError {
-    /// Why there is none.
+    /// Why it is missing or unusable.
     pub fn reason(&self) -> String {
         let arch = self.arch;
         match &self.kind {
@@ -76,7 +76,7 @@ pub fn variable(arch: Arch) -> String {
     format!("PLUMB_AGENT_{}", arch.uname().to_uppercase())
 }
 
-/// Its name beside this program.
+/// The agent's name beside this program.
 pub fn file_name(arch: Arch) -> String {
     match arch == Arch::OWN {
         true => "plumb-agent".into(),
@@ -108,11 +108,11 @@ impl Program {
     }
 }
 
-/// The program for guests of an architecture: the one that `$PLUMB_AGENT_AARCH64` (or the like) names,
-/// the one in this program's file, or `plumb-agent` (`plumb-agent-aarch64`) beside that.
+/// The program for guests of an architecture: the one in `$PLUMB_AGENT_AARCH64` (or the like), the one in this
+/// program's file, or `plumb-agent` (`plumb-agent-aarch64`) beside that.
 ///
 /// # Errors
-/// There is none, or it is for another machine.
+/// It is missing, or for another machine.
 pub fn program(arch: Arch) -> Result<Program, AgentError> {
     static FOUND: Mutex<BTreeMap<Arch, Program>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(find(Some("other")).unwrap(), Program::At(at("other")));
     }
 
-    /// Check that a file for another machine, or that is no program, is an error that says so, and that
-    /// one which is named and missing is not looked for elsewhere.
+    /// Check that the error for a file that is for another machine, or not a program, gives that reason, and that a
+    /// missing file that was named is not looked for elsewhere.
     #[test]
     fn other_files() {
         let folder = tempfile::tempdir().unwrap();

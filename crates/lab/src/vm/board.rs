@@ -1,20 +1,20 @@
-//! What QEMU's machine is for each architecture, and what differs with it.
+//! QEMU's machine for each architecture, and all that differs with it.
 
 use netplumb_model::arch::Arch;
 
 use super::acpi;
 use super::cpu::{self, Cpu};
 
-/// A machine.
+/// QEMU's machine for an architecture, and what differs with it.
 #[derive(Debug)]
 pub(super) struct Board {
     /// QEMU's machine, with options.
     pub(super) machine: &'static str,
     /// The CPU.
     pub(super) cpu: &'static Cpu,
-    /// That of two hosts.
+    /// The CPU of two hosts.
     pub(super) hosts_cpu: &'static Cpu,
-    /// What is to be known of how instructions count there.
+    /// A note on how instructions count there.
     pub(super) note: &'static str,
     /// The device that pauses the guest.
     pub(super) panic: &'static str,
@@ -22,9 +22,9 @@ pub(super) struct Board {
     pub(super) console: &'static str,
     /// Further kernel parameters.
     pub(super) cmdline: &'static str,
-    /// Those that turn mitigations off.
+    /// Kernel parameters that turn mitigations off.
     pub(super) unmitigated: &'static str,
-    /// Those of a guest with programs that its root, by default half of its memory, has no room for.
+    /// Kernel parameters of a guest whose programs exceed its root, by default half of its memory.
     pub(super) large_root: &'static str,
     /// The agent's serial port, where there is no virtio port.
     pub(super) fallback: Fallback,
@@ -52,7 +52,7 @@ impl Fallback {
         }
     }
 
-    /// What a kernel has to have for it.
+    /// Kernel options needed for it.
     pub(super) fn needs(self) -> &'static str {
         match self {
             Fallback::Second => "SERIAL_8250",
@@ -62,19 +62,19 @@ impl Fallback {
 }
 
 /// The machine of an architecture.
-pub(super) fn of(arch: Arch) -> &'static Board {
+pub(super) fn board_for(arch: Arch) -> &'static Board {
     match arch {
         Arch::X86_64 => &PC,
         Arch::Arm64 => &VIRT,
     }
 }
 
-/// Of a version, since the kernel keeps its name and other texts of SMBIOS in memory: a longer one moved pages.
+/// The machine's version is fixed, since the kernel keeps its name and other SMBIOS strings in memory: a longer one
+/// moved pages.
 ///
-/// nolapic_timer: the HPET ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on
-/// `pause`, each of which leaves QEMU's execution loop: half of the boot time. tsc=reliable,
-/// no_timer_check: skip other measurements of the boot; likewise hpet_late_init (/dev/hpet, not the tick)
-/// and i8042_init (a keyboard).
+/// nolapic_timer: the HPET ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on `pause`, which
+/// leaves QEMU's execution loop each time: half of the boot time. tsc=reliable, no_timer_check: skip other measurements
+/// of the boot; likewise hpet_late_init (/dev/hpet, not the tick) and i8042_init (a keyboard).
 static PC: Board = Board {
     machine: "pc-i440fx-7.2",
     cpu: &cpu::X86_64,
@@ -115,8 +115,8 @@ mod tests {
     /// Check that each architecture has a machine of its own, with a way to pause it.
     #[test]
     fn machines() {
-        assert!(of(Arch::X86_64).panic.starts_with("pvpanic,ioport="));
-        assert_eq!(of(Arch::Arm64).panic, "pvpanic-pci");
-        assert_ne!(of(Arch::X86_64).console, of(Arch::Arm64).console);
+        assert!(board_for(Arch::X86_64).panic.starts_with("pvpanic,ioport="));
+        assert_eq!(board_for(Arch::Arm64).panic, "pvpanic-pci");
+        assert_ne!(board_for(Arch::X86_64).console, board_for(Arch::Arm64).console);
     }
 }

@@ -47,18 +47,18 @@ pub fn archive(bundle: &Bundle, made: &[(String, u32, Vec<u8>)]) -> Result<Vec<u
             Kind::File { .. } => (FILE, entry.read()?),
         };
         let modified = entry.modified_unix_s.clamp(0, i64::from(u32::MAX)) as u32;
-        add(&mut archive, path, kind | entry.mode, modified, &bytes).map_err(of(path))?;
+        add(&mut archive, path, kind | entry.mode, modified, &bytes).map_err(bundle_error(path))?;
     }
     for (path, mode, bytes) in made {
         let path = Path::new(path);
-        add(&mut archive, path, FILE | mode, 0, bytes).map_err(of(path))?;
+        add(&mut archive, path, FILE | mode, 0, bytes).map_err(bundle_error(path))?;
     }
-    cpio::newc::trailer(&mut archive).map_err(of(Path::new("/")))?;
+    cpio::newc::trailer(&mut archive).map_err(bundle_error(Path::new("/")))?;
     Ok(archive)
 }
 
 /// The error of a file.
-fn of(path: &Path) -> impl FnOnce(io::Error) -> BundleError + '_ {
+fn bundle_error(path: &Path) -> impl FnOnce(io::Error) -> BundleError + '_ {
     move |source| BundleError::Unreadable { path: path.to_path_buf(), source }
 }
 
@@ -81,7 +81,7 @@ fn add(
 /// # Errors
 /// The archive is missing, or there is not enough memory.
 pub fn unpack(root: &Path, modules: &[String]) -> io::Result<()> {
-    let Some(mut item) = Item::open(ITEM)? else {
+    let Some(mut item) = BulkItem::open(ITEM)? else {
         return Err(io::Error::other("no files came with the guest"));
     };
     unpack_from(&mut item, root)?;
@@ -106,34 +106,35 @@ fn unpack_from(mut source: &mut dyn Read, root: &Path) -> io::Result<()> {
         }
         let path = root.join(entry.name().trim_start_matches('/'));
         let (mode, modified) = (entry.mode(), entry.mtime());
-        let told = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let with_path = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         match mode & TYPE {
             FOLDER => {
                 if !path.is_dir() {
-                    fs::create_dir_all(&path).map_err(told)?;
+                    fs::create_dir_all(&path).map_err(with_path)?;
                     fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o7777))
-                        .map_err(told)?;
+                        .map_err(with_path)?;
                 }
                 folders.push((path, modified));
             }
             LINK => {
                 let mut target = String::new();
-                reader.read_to_string(&mut target).map_err(told)?;
+                reader.read_to_string(&mut target).map_err(with_path)?;
                 std::os::unix::fs::symlink(&target, &path)
                     .or_else(|e| match e.kind() {
                         io::ErrorKind::AlreadyExists => Ok(()),
                         _ => Err(e),
                     })
-                    .map_err(told)?;
+                    .map_err(with_path)?;
             }
             _ => {
                 if let Some(folder) = path.parent() {
-                    fs::create_dir_all(folder).map_err(told)?;
+                    fs::create_dir_all(folder).map_err(with_path)?;
                 }
-                let mut file = File::create(&path).map_err(told)?;
-                io::copy(&mut reader, &mut file).map_err(told)?;
-                file.set_permissions(fs::Permissions::from_mode(mode & 0o7777)).map_err(told)?;
-                touch(&file, modified).map_err(told)?;
+                let mut file = File::create(&path).map_err(with_path)?;
+                io::copy(&mut reader, &mut file).map_err(with_path)?;
+                file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
+                    .map_err(with_path)?;
+                touch(&file, modified).map_err(with_path)?;
             }
         }
         source = reader.finish()?;
@@ -152,7 +153,7 @@ fn touch(file: &File, modified: u32) -> io::Result<()> {
 }
 
 /// The item, read from its beginning.
-pub(super) struct Item {
+pub(super) struct BulkItem {
     dma: Dma,
     left: usize,
     /// Offset of unread data in the current page.
@@ -162,16 +163,22 @@ pub(super) struct Item {
     select: Option<u16>,
 }
 
-impl Item {
+impl BulkItem {
     /// The item of this name, if there is one.
-    pub(super) fn open(name: &str) -> io::Result<Option<Item>> {
+    pub(super) fn open(name: &str) -> io::Result<Option<BulkItem>> {
         let mut dma = Dma::open()?;
         let found = dma.find(name)?;
-        Ok(found.map(|(key, size)| Item { dma, left: size, at: 0, filled: 0, select: Some(key) }))
+        Ok(found.map(|(key, size)| BulkItem {
+            dma,
+            left: size,
+            at: 0,
+            filled: 0,
+            select: Some(key),
+        }))
     }
 }
 
-impl Read for Item {
+impl Read for BulkItem {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.filled {
             let bytes = self.left.min(PAGE_BYTES);

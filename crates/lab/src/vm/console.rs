@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What is before the reason for which the agent ended.
+/// The prefix of the agent's reason to end.
 pub(super) const AGENT_FAILED: &str = "netplumb: agent failed: ";
 /// Number of console lines kept for errors.
 const TAIL_LINES: usize = 20;
@@ -22,9 +22,8 @@ fn agent_message(line: &str) -> Option<String> {
     Some(line.split_once(AGENT_FAILED)?.1.trim().to_string())
 }
 
-/// Why the kernel could not write a file of its initramfs, in a console line (init/initramfs.c:
-/// do_populate_rootfs). It goes on with the files that it has. Other reasons are harmless: what
-/// follows the last archive is no archive.
+/// Why the kernel could not write a file of its initramfs, in a console line (init/initramfs.c: do_populate_rootfs). It
+/// goes on with the files that it has. Other reasons are harmless: what follows the last archive is not an archive.
 fn unpacking_message(line: &str) -> Option<String> {
     const MARK: &str = "Initramfs unpacking failed: ";
     let reason = line.split_once(MARK)?.1.trim();

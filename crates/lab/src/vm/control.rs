@@ -63,7 +63,7 @@ impl Guest {
     /// Features of its CPU's model that this QEMU can't emulate, by its names.
     ///
     /// # Errors
-    /// QEMU did not say.
+    /// QEMU did not answer.
     pub fn lacking_features(&mut self) -> Result<Vec<String>, VmError> {
         let deadline = &self.deadline(self.limit);
         let cpus = self.control("query-cpus-fast", json!({}), deadline)?;
@@ -72,7 +72,7 @@ impl Guest {
         };
         let (list, property) = ("qom-list", "unavailable-features");
         let properties = self.control(list, json!({ "path": path }), deadline)?;
-        // CPUs of arm64 have none: their models have features of their own.
+        // arm64 CPUs have no list: their models have fixed features.
         let named = |p: &Value| p.get("name").and_then(Value::as_str) == Some(property);
         if !properties.as_array().is_some_and(|all| all.iter().any(named)) {
             return Ok(Vec::new());

@@ -1,15 +1,15 @@
-//! The CPU of guests: by name, and as QEMU's `-cpu` has it.
+//! The CPU of guests: by name, and as QEMU's `-cpu` argument.
 
 /// A CPU.
 #[derive(Debug)]
 pub(super) struct Cpu {
-    /// Its name in recordings. One that the kernel could tell from another has another name.
+    /// Its name in recordings. Any difference that the kernel could see gives another name.
     pub(super) name: &'static str,
     /// QEMU's model of it.
     base: &'static str,
-    /// The features that it has, and no others; of a model that has none by itself.
+    /// Its complete list of features; the base model has none by itself.
     features: &'static [&'static str],
-    /// Those of the features that it lacks.
+    /// The features left out of `features`.
     without: &'static [&'static str],
 }
 
@@ -22,24 +22,24 @@ impl Cpu {
     }
 }
 
-/// QEMU's own models change: `max` is of another family since QEMU 10, and of other features, for which the
-/// kernel patches itself. This one is what `max` of QEMU 7.2 is, less ERMS, FSRM and PCOMMIT, with the same
-/// CPUID in every QEMU since. (PCOMMIT was never built, QEMU 10 has no name for it, and no kernel uses it.)
+/// QEMU's own models change: `max` has another family since QEMU 10, and other features, for which the kernel patches
+/// itself. This one is `max` of QEMU 7.2, less ERMS, FSRM and PCOMMIT, with the same CPUID in every QEMU since.
+/// (PCOMMIT was never built, QEMU 10 has no name for it, and no kernel uses it.)
 ///
 /// `rep` string instructions count once per iteration; without ERMS and FSRM the kernel's copies use
 /// the eight-byte kind.
 pub(super) static X86_64: Cpu =
     Cpu { name: "netplumb-x86-1", base: BASE, features: FEATURES, without: &[] };
 
-/// That of two hosts has no cmpxchg16b. QEMU before 8.0 leaves any bits in EFLAGS after it: its helper reads
-/// what the flags depend on before the translator has stored that (target/i386/tcg/translate.c, case 0x1c7).
-/// The kernel allocates memory by that instruction. An interrupt right after it, of which a host under
-/// load has thousands, makes them last, and with the direction flag the next `rep stos` clears other memory.
+/// The CPU of two hosts has no cmpxchg16b. QEMU before 8.0 leaves any bits in EFLAGS after it: its helper reads what
+/// the flags depend on before the translator has stored that (target/i386/tcg/translate.c, case 0x1c7). The kernel
+/// allocates memory by that instruction. An interrupt right after it (a host under load has thousands) makes them last,
+/// and with the direction flag the next `rep stos` clears other memory.
 pub(super) static X86_64_OF_HOSTS: Cpu =
     Cpu { name: "netplumb-x86-1,-cx16", base: BASE, features: FEATURES, without: &["cx16"] };
 
-/// The CPU of a Raspberry Pi 4: without LSE atomics and pointer authentication, which the kernel then
-/// leaves out. QEMU's model is of that processor, and has stayed the same.
+/// The CPU of a Raspberry Pi 4: without LSE atomics and pointer authentication, which the kernel then leaves out.
+/// QEMU's model follows that processor, and has stayed the same.
 pub(super) static ARM64: Cpu =
     Cpu { name: "cortex-a72", base: "cortex-a72", features: &[], without: &[] };
 
@@ -127,7 +127,7 @@ const FEATURES: &[&str] = &[
 mod tests {
     use super::*;
 
-    /// Check that the two models differ by what their names say, and that no feature is given twice.
+    /// Check that the two models differ as in their names, and that no feature is given twice.
     #[test]
     fn options() {
         let all = X86_64.option();

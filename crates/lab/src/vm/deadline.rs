@@ -30,9 +30,9 @@ impl Deadline {
     }
 }
 
-/// How long the thread of a process has waited for a CPU that waited the longest: the second number in its
-/// `schedstat` (Documentation/scheduler/sched-stats.rst), which kernels without CONFIG_SCHED_INFO lack. That of
-/// all threads would be more than the time that passed.
+/// The longest wait for a CPU among a process's threads: the second number in a thread's `schedstat`
+/// (Documentation/scheduler/sched-stats.rst), which kernels without CONFIG_SCHED_INFO lack. The sum over threads could
+/// exceed the time that passed.
 fn waited(pid: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.into_iter().flatten().flatten();
@@ -70,8 +70,7 @@ mod tests {
         }
     }
 
-    /// Check that time in which a program waits for its CPU, which it shares with others, does not count, and
-    /// that time in which it sleeps does.
+    /// Check that time spent waiting for a shared CPU does not count, and that sleep does.
     #[test]
     fn waiting_for_a_cpu() {
         if fs::read_to_string("/proc/self/schedstat").is_err() {

@@ -32,7 +32,7 @@ pub enum Device {
         model: &'static NicModel,
         /// Which hub, from 0.
         hub: u8,
-        /// Its address.
+        /// The NIC's MAC address.
         nic: Nic,
     },
 }
@@ -61,7 +61,7 @@ pub(super) enum Plugged {
     ByAgent,
 }
 
-/// A controller.
+/// A host controller that devices are plugged into.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
     /// QEMU's device, with options.

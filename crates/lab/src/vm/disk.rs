@@ -22,7 +22,7 @@ use netplumb_model::experiment::{
 
 use netplumb_sys::memory::memfd;
 
-/// Where configfs belongs, by which null_blk is told of devices.
+/// Where configfs belongs, the interface to null_blk's devices.
 const CONFIG: &str = "/sys/kernel/config";
 /// The directory of one of its devices (Documentation/block/null_blk.rst).
 const NULL_BLK: &str = "/sys/kernel/config/nullb/plumb";
@@ -34,8 +34,7 @@ const SLOT: &str = "0x1e";
 const DEVICES: &str = "/sys/block";
 /// Where the disk is mounted first, to put files on it that were copied to its directory.
 const ASIDE: &str = "/run/plumb-disk";
-/// The largest request, in sectors: as much as the kernel asks of any disk unless told otherwise
-/// (BLK_DEF_MAX_SECTORS in include/linux/blkdev.h).
+/// The largest request, in sectors: the kernel's default for any disk (BLK_DEF_MAX_SECTORS in include/linux/blkdev.h).
 const MOST_SECTORS: u32 = 2560;
 /// Identifiers of the file system; otherwise they are random.
 const UUID: &str = "6e657470-6c75-6d62-8000-000000000001";
@@ -88,7 +87,7 @@ pub struct Standing {
     is_accounted: bool,
 }
 
-/// What a disk did since the guest started.
+/// The account of a disk since the guest started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
     /// Requests completed for reads.
@@ -102,7 +101,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// What was done since `before`.
+    /// The difference from `before`.
     #[must_use]
     pub fn since(self, before: Done) -> Done {
         Done {
@@ -128,7 +127,7 @@ impl Done {
 }
 
 impl Standing {
-    /// What it did; none for a device of which the kernel keeps no account.
+    /// Its account; none for a device without one in the kernel.
     pub fn done(&self) -> Option<Done> {
         if !self.is_accounted {
             return None;
@@ -225,8 +224,7 @@ fn devices() -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Requests that null_blk takes at a time, unless another number is asked for (g_hw_queue_depth of
-/// drivers/block/null_blk/main.c).
+/// null_blk's default number of concurrent requests (g_hw_queue_depth of drivers/block/null_blk/main.c).
 const DEFAULT_DEPTH: u32 = 64;
 
 /// A device of null_blk with memory behind it.
@@ -310,7 +308,7 @@ pub fn maker_path(program: &str) -> PathBuf {
     Path::new("/usr/sbin").join(program)
 }
 
-/// The last lines of what a program wrote, in one.
+/// The last lines of a program's output, in one.
 pub fn last_lines(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -405,7 +403,7 @@ mod tests {
         assert_eq!(Done::parse(""), None);
     }
 
-    /// Check that an error has the end of what a program wrote, in one line.
+    /// Check that an error has the end of a program's output, in one line.
     #[test]
     fn what_a_program_wrote() {
         assert_eq!(last_lines(b"\n one \n\ntwo\n"), "one; two");

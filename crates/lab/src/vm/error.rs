@@ -24,9 +24,9 @@ pub enum VmError {
         indent("last console lines", console)
     )]
     QemuFailed {
-        /// Its exit status.
+        /// QEMU's exit status or signal, in words.
         status: String,
-        /// Its last output.
+        /// QEMU's last lines on standard error.
         stderr: Vec<String>,
         /// The guest's last console lines.
         console: Vec<String>,
@@ -48,7 +48,7 @@ pub enum VmError {
         indent("last console lines", console)
     )]
     KernelPanic {
-        /// Its message.
+        /// The kernel's message.
         message: String,
         /// The last console lines.
         console: Vec<String>,
@@ -71,7 +71,7 @@ pub enum VmError {
          which is in every guest"
     )]
     Initramfs {
-        /// Its reason.
+        /// The kernel's message about it.
         reason: String,
     },
     /// The guest did not respond in time.
@@ -81,9 +81,9 @@ pub enum VmError {
         indent("last console lines", console)
     )]
     Timeout {
-        /// The operation.
+        /// What it was to do, as a verb.
         what: &'static str,
-        /// The timeout.
+        /// How long it had.
         seconds: u64,
         /// Its last output.
         console: Vec<String>,
@@ -94,9 +94,9 @@ pub enum VmError {
          run it again, and leave QEMU running or allow more with --timeout"
     )]
     QemuStopped {
-        /// The operation.
+        /// What it was to do, as a verb.
         what: String,
-        /// The timeout.
+        /// How long it had.
         seconds: u64,
     },
     /// QEMU did not respond in time.
@@ -105,15 +105,15 @@ pub enum VmError {
          more with --timeout if the machine is slow"
     )]
     NoAnswer {
-        /// The operation.
+        /// What it was to do, as a verb.
         what: String,
-        /// The timeout.
+        /// How long it had.
         seconds: u64,
     },
     /// A request to the guest failed.
     #[error("in the guest: {message}{}", indent("last console lines", console))]
     CommandFailed {
-        /// The reason.
+        /// The agent's message.
         message: String,
         /// Whose matter it is.
         kind: RefusedKind,

@@ -19,8 +19,8 @@ const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 const FILE: u32 = 0o100_000;
 
-/// A program that guests run: this machine's or, in guests of another architecture, that of Debian's package
-/// for it.
+/// A program that guests run: this machine's or, in guests of another architecture, the one from Debian's package for
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// Loads rules of nftables.
@@ -48,11 +48,11 @@ pub enum FilesError {
          or leave out what needs it, or use --arch {own}", own = Arch::OWN
     )]
     Fetch {
-        /// The program.
+        /// The program's name.
         program: &'static str,
-        /// Its package.
+        /// The Debian package that has it.
         package: &'static str,
-        /// The architecture.
+        /// The guest's architecture.
         arch: Arch,
         /// What is wrong.
         source: Box<KernelStoreError>,
@@ -79,7 +79,7 @@ impl Program {
         })
     }
 
-    /// Debian's package that has it.
+    /// The Debian package with it.
     fn package(self) -> &'static str {
         match self {
             Program::Nft => "nftables",
@@ -89,7 +89,7 @@ impl Program {
         }
     }
 
-    /// Of the fact in a recording with the hash of its files.
+    /// The key of the fact in a recording with the hash of its files.
     pub fn key(self) -> &'static str {
         match self {
             Program::Nft => env::NFT_FILES,
@@ -99,7 +99,7 @@ impl Program {
         }
     }
 
-    /// What to say where this machine lacks it.
+    /// The message where this machine lacks it.
     pub fn missing(self) -> String {
         match self {
             Program::Nft => "rules of nftables are loaded by this machine's `nft`, which is not \
@@ -119,8 +119,7 @@ impl Program {
         }
     }
 
-    /// An archive with it and its libraries, to append to that of `initramfs::build`: the kernel unpacks
-    /// both.
+    /// An archive with it and its libraries, to append to the one of `initramfs::build`: the kernel unpacks both.
     ///
     /// # Errors
     /// This machine lacks it, or it can't be read; for another architecture, it was not fetched.
@@ -134,7 +133,7 @@ impl Program {
     /// It and its libraries.
     ///
     /// # Errors
-    /// Those of [`Program::archive`].
+    /// As for [`Program::archive`].
     pub fn bundle(self, arch: Arch, cache: &Path) -> Result<Bundle, FilesError> {
         let host = match arch == Arch::OWN {
             true => Host::here()?,
@@ -168,7 +167,7 @@ impl Program {
         let Some((name, path)) = self.place() else {
             return Ok(bundle);
         };
-        // By one name whichever directory of $PATH has it, where these are links to one another.
+        // The same name in any directory of $PATH, where these are links to one another.
         let found = match bundle.find_as(name, &path) {
             Err(BundleError::NotFound(_)) => return Err(FilesError::Missing(self.missing())),
             other => other?,
@@ -240,7 +239,7 @@ fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, Fil
 mod tests {
     use super::*;
 
-    /// Check that a machine without a program is told which package has it.
+    /// Check that a machine without a program gets the name of its package.
     #[test]
     fn what_is_missing() {
         let empty = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ struct Frame {
     begin_ps: u64,
     /// When it had been received; none if it was lost.
     arrival_ns: Option<u64>,
-    /// With its header, without FCS; 0 if it is no frame, but says that time has passed, or that the next
+    /// With its header, without FCS; 0 if the entry is not a frame, but a report that time has passed, or that the next
     /// frame has arrived.
     bytes: u32,
     /// Whether that has arrived.
@@ -38,7 +38,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(entry: &[u8; ENTRY_BYTES]) -> Frame {
+    fn from_entry(entry: &[u8; ENTRY_BYTES]) -> Frame {
         let word = |at: usize| {
             // INVARIANT: an entry has as many bytes.
             let mut bytes = [0; 8];
@@ -78,7 +78,7 @@ impl Occupied {
     }
 }
 
-/// What a log has.
+/// The content of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
     /// The hash of all frames.
@@ -122,7 +122,7 @@ impl Follower {
     }
 
     fn take(&mut self, entry: &[u8; ENTRY_BYTES]) {
-        let frame = Frame::of(entry);
+        let frame = Frame::from_entry(entry);
         if self.wrong.is_some() {
             return;
         }
@@ -153,7 +153,7 @@ impl Follower {
         }
     }
 
-    /// Check that a frame follows the one before as on a wire of this rate, and arrives when it would.
+    /// Check that a frame follows its predecessor as on a wire of this rate, and arrives on time.
     fn check(&mut self, frame: Frame) -> Result<(), &'static str> {
         let Wire { rate_bps, delay_ns, jitter_ns, .. } = self.wire;
         if frame.begin_ps < self.free_ps {
@@ -192,7 +192,8 @@ impl Follower {
     }
 }
 
-/// Follow the log of one end to its end, entry by entry. `seen` is the number of entries so far: it grows as long as the hosts go on.
+/// Follow the log of one end to its end, entry by entry. `seen` is the number of entries so far: it grows as long as
+/// the hosts run.
 ///
 /// # Errors
 /// A frame was at another time than on a wire.
@@ -225,7 +226,7 @@ pub fn follow(
         buffer.copy_within(filled - rest..filled, 0);
         filled = rest;
     }
-    // What is cut short is of a guest that was ended.
+    // A truncated entry is from a guest that was ended.
     follower.finish()
 }
 
@@ -258,8 +259,8 @@ mod tests {
             [(0, 13_305, 1_514), (12_304_000, 25_608, 1_514)],
             [(0, 13_304, 1_514), (12_303_999, 25_608, 1_514)],
         ] {
-            let told = check(&log(&wrong), WIRE).unwrap_err();
-            assert!(told.contains("not to be trusted"), "{told}");
+            let message = check(&log(&wrong), WIRE).unwrap_err();
+            assert!(message.contains("not to be trusted"), "{message}");
         }
     }
 
@@ -276,7 +277,7 @@ mod tests {
         assert!(check(&log(&overtaken), jitter).is_err());
     }
 
-    /// Check that of frames which are on the wire when a time begins or ends only what is within it counts.
+    /// Check that a frame on the wire when a time begins or ends counts only for its part within.
     #[test]
     fn occupied_within_a_time() {
         let frames = [(0, 13_304, 1_514), (12_304_000, 25_608, 1_514), (50_000_000, 63_304, 1_514)];
@@ -293,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Check that of both ends in one guest each arrival is followed as well: as many as were sent at most, when
+    /// Check that, with both ends in one guest, arrivals are followed, too: at most as many as were sent by the time
     /// they had to be.
     #[test]
     fn arrivals() {
@@ -311,8 +312,8 @@ mod tests {
         }
     }
 
-    /// Check that the hash is of frames, wherever the log is cut into pieces and whatever says that
-    /// time has passed; and that another frame is another hash.
+    /// Check that the hash depends on frames alone, not on where the log is cut or on reports that time has passed; and
+    /// that another frame gives another hash.
     #[test]
     fn hashes() {
         struct Pieces<'a>(&'a [u8], usize);

@@ -82,7 +82,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     if alike && let Err(error) = random::begin() {
         log(&format!("can't set the random numbers' key: {error}"));
     }
-    // Not on a kernel without IPv6, say: neighbours may share a bucket there.
+    // Not on a kernel without IPv6, for example: neighbours may share a bucket there.
     if alike && let Err(error) = neighbours::spread() {
         log(&format!("can't make the tables of neighbours grow: {error}"));
     }
@@ -145,7 +145,7 @@ pub(super) fn log(text: &str) {
 }
 
 fn say(line: &str) {
-    // If the console can't be written, there is no other way to report it.
+    // If the console can't be written, nothing else can report it.
     if let Ok(mut console) = OpenOptions::new().write(true).open("/dev/console") {
         let _ = writeln!(console, "{line}");
     }
@@ -237,7 +237,7 @@ fn open_port() -> io::Result<File> {
         std::thread::sleep(Duration::from_millis(10));
     }
     log("no virtio port: using the serial one");
-    let fallback = board::of(Arch::OWN).fallback;
+    let fallback = board::board_for(Arch::OWN).fallback;
     let path = fallback.path();
     let open = || {
         let port = OpenOptions::new().read(true).write(true).open(path)?;
@@ -280,19 +280,19 @@ fn set_raw(port: &File) -> io::Result<()> {
 }
 
 fn read_file(path: &str, port: &mut File) -> Result<(), String> {
-    let told = |e: io::Error| format!("{path}: {e}");
-    let mut file = File::open(path).map_err(told)?;
+    let with_path = |e: io::Error| format!("{path}: {e}");
+    let mut file = File::open(path).map_err(with_path)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let mut filled = 0;
         // Files of /proc return a page at a time.
         while filled < chunk.len() {
-            match file.read(&mut chunk[filled..]).map_err(told)? {
+            match file.read(&mut chunk[filled..]).map_err(with_path)? {
                 0 => break,
                 n => filled += n,
             }
         }
-        channel::send(port, &Reply::Chunk(chunk[..filled].to_vec())).map_err(told)?;
+        channel::send(port, &Reply::Chunk(chunk[..filled].to_vec())).map_err(with_path)?;
         if filled < chunk.len() {
             return Ok(());
         }
@@ -301,10 +301,10 @@ fn read_file(path: &str, port: &mut File) -> Result<(), String> {
 
 fn write_file(path: &str, mode: u32, port: &mut File, decoder: &mut Decoder) -> Result<(), String> {
     use std::os::unix::fs::OpenOptionsExt;
-    let told = |e: io::Error| format!("{path}: {e}");
+    let with_path = |e: io::Error| format!("{path}: {e}");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path);
     loop {
-        match channel::receive(port, decoder).map_err(told)? {
+        match channel::receive(port, decoder).map_err(with_path)? {
             Request::Chunk(chunk) if chunk.is_empty() => break,
             Request::Chunk(chunk) => {
                 // After an error the rest still has to be read from the port.
@@ -317,7 +317,7 @@ fn write_file(path: &str, mode: u32, port: &mut File, decoder: &mut Decoder) -> 
             _ => return Err(format!("{path}: the file was cut short")),
         }
     }
-    file.map(drop).map_err(told)
+    file.map(drop).map_err(with_path)
 }
 
 fn power_off() -> ! {

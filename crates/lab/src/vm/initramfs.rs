@@ -6,12 +6,12 @@ use cpio::newc::Builder;
 use netplumb_kernel::signature;
 use netplumb_model::arch::Arch;
 
-use super::{acpi, machine};
+use super::{acpi, board};
 
 /// A module to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// Its name.
+    /// The module's name, without `.ko`.
     pub name: String,
     /// The uncompressed object.
     pub bytes: Vec<u8>,
@@ -25,11 +25,10 @@ pub struct Module {
 /// order.
 pub const MODULES: &str = "/modules";
 
-/// The end of the name of the file with a module's options, instead of `ko`; there is none of a
-/// module without.
+/// The extension of the file with a module's options, instead of `ko`; a module without options has no such file.
 pub(super) const OPTIONS: &str = "options";
 
-/// The end of the name of one that may fail.
+/// The extension of a module that may fail to load.
 pub(super) const SOFT: &str = ".soft";
 
 /// The module's own name, of the name of its file without `.ko`.
@@ -77,7 +76,7 @@ pub fn build(arch: Arch, init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>>
         io::copy(&mut io::repeat(0).take(zeros as u64), &mut writer)?;
         writer.finish().map(drop)
     };
-    if let Some(dsdt) = machine::dsdt(arch) {
+    if let Some(dsdt) = board::board_for(arch).dsdt {
         add(acpi::PATH, FILE, None, dsdt, 0)?;
     }
     for folder in ["dev", "proc", "sys", "tmp", MODULES.trim_start_matches('/')] {

@@ -25,6 +25,8 @@ pub(crate) mod error;
 mod label;
 mod lists;
 pub(crate) mod offer;
+mod program;
+mod search;
 mod source;
 pub(crate) mod stage;
 
@@ -44,7 +46,7 @@ pub use label::{check as check_label, describe};
 pub use source::KernelSource;
 
 use crate::sums;
-use asked::Asked;
+use asked::DebianRequest;
 use collect::{Collected, Package, go_on};
 use error::{read_failed, write_failed};
 use stage::Stage;
@@ -54,25 +56,25 @@ use stage::Stage;
 pub enum Progress {
     /// A package is being downloaded.
     Fetching {
-        /// Its name.
+        /// The package's name.
         package: String,
         /// Bytes downloaded.
         done_bytes: u64,
-        /// Total size, if the archive says it.
+        /// Total size, if the archive gives it.
         total_bytes: Option<u64>,
     },
     /// The source's files are being unpacked or copied.
     Unpacking,
     /// The contents are being hashed.
     Hashing,
-    /// Something damaged was removed, which is said in this line.
+    /// Something damaged was removed: a line that describes it.
     Removed(String),
 }
 
 /// The result of an add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
-    /// The kernel.
+    /// Its entry in the store.
     pub entry: KernelEntry,
     /// Whether it existed already.
     pub was_there: bool,
@@ -134,7 +136,7 @@ impl KernelStore {
     }
 
     /// Remove kernels whose description is damaged, and what killed runs left; `tell` gets a line for each.
-    /// Other files are checked with those of the whole cache, by [`sums::clean`].
+    /// [`sums::clean`] checks all other files of the cache.
     ///
     /// # Errors
     /// They can't be read or removed.
@@ -166,11 +168,10 @@ impl KernelStore {
         sums::is_whole(folder, &mut tell).map_err(read_failed(folder))
     }
 
-    /// Give a kernel a name, as which [`KernelStore::find`] finds it; of several with the same it finds the one that
-    /// was added last.
+    /// Give a kernel a name for [`KernelStore::find`]; of several with the same name, the last added is found.
     ///
     /// # Errors
-    /// It is no name, or can't be written.
+    /// It is not a name, or can't be written.
     pub fn label(
         &self,
         kernel: &KernelEntry,
@@ -189,9 +190,9 @@ impl KernelStore {
         Ok(entry)
     }
 
-    /// Find a kernel by its release, its hash (from four digits up), its label, or the source that it was last
-    /// added from (`debian`, `debian:6.1.0-54`, `debian:arm64`, `running`, a path). A release of several
-    /// architectures is that of this machine's, or with `:arm64` behind it that of another.
+    /// Find a kernel by its release, its hash (from four digits up), its label, or the source that it was last added
+    /// from (`debian`, `debian:6.1.0-54`, `debian:arm64`, `running`, a path). A release of several architectures means
+    /// this machine's, or with `:arm64` behind it another's.
     pub fn find(&self, name: &str) -> Result<KernelEntry, KernelStoreError> {
         let mut kernels = self.list()?;
         let source = apt_source(name).unwrap_or_else(|| name.to_owned());
@@ -231,7 +232,7 @@ impl KernelStore {
             }
             if found > 1 {
                 kernels.retain(|kernel| matches(kernel));
-                return Err(KernelStoreError::Ambiguous { name: name.to_owned(), kernels });
+                return Err(search::ambiguous(name.to_owned(), &kernels));
             }
         }
         let last = kernels.iter().filter(|kernel| from(kernel).is_some()).max_by_key(|k| from(k));
@@ -241,7 +242,7 @@ impl KernelStore {
             None => Err(self
                 .damaged()
                 .pop()
-                .unwrap_or(KernelStoreError::Unknown { name: name.to_owned(), kernels })),
+                .unwrap_or_else(|| search::unknown(name.to_owned(), &kernels))),
         }
     }
 
@@ -270,14 +271,14 @@ impl KernelStore {
         let kernels = self.list()?;
         // It may be the one.
         let damaged = self.damaged().pop();
-        Err(damaged.unwrap_or(KernelStoreError::Unknown { name, kernels }))
+        Err(damaged.unwrap_or_else(|| search::unknown(name, &kernels)))
     }
 
-    /// Find a kernel as [`KernelStore::find_for`] does, and check what is quick to check: the lengths of all its
-    /// files, and its lists of modules. A damaged kernel of the archive is removed and fetched again.
+    /// Find a kernel as [`KernelStore::find_for`] does, with quick checks: the lengths of all its files, and its lists
+    /// of modules. A damaged kernel of the archive is removed and fetched again.
     ///
     /// # Errors
-    /// There is no such kernel, or see [`KernelStore::mend`].
+    /// The kernel does not exist, or see [`KernelStore::mend`].
     pub fn find_whole(
         &self,
         name: &str,
@@ -387,15 +388,15 @@ impl KernelStore {
         }
     }
 
-    /// Adds the kernel of a Debian package: of a version (`6.1.0-54`), or the one that the metapackage
-    /// (`linux-image-amd64`), or that of a flavour or series (`rt`, `6.12-rt`), depends on now; with
-    /// `:arm64` behind it, or as `arm64` alone, that of another architecture than this machine's.
+    /// Adds the kernel of a Debian package: of a version (`6.1.0-54`), or the current one of the metapackage
+    /// (`linux-image-amd64`), or of a flavour or series (`rt`, `6.12-rt`); with `:arm64` behind it, or as `arm64`
+    /// alone, a kernel of another architecture than this machine's.
     pub fn add_debian(
         &self,
         version: Option<&str>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Added, KernelStoreError> {
-        let asked = version.map_or_else(|| Ok(Asked::current()), Asked::parse)?;
+        let asked = version.map_or_else(|| Ok(DebianRequest::current()), DebianRequest::parse)?;
         // An existing version needs no apt; the name of a metapackage does.
         let kernels = self.list()?.into_iter();
         let mut of_package = kernels.filter(|kernel| kernel.is_of_package(&asked.package()));
@@ -421,7 +422,7 @@ impl KernelStore {
             }
             Ok((offer, there))
         })?;
-        let of_archive = Asked::of_package(&offer.package, asked.arch);
+        let of_archive = DebianRequest::of_package(&offer.package, asked.arch);
         let mut sources = vec![of_archive.source()];
         if of_archive != asked {
             sources.push(asked.source());
@@ -458,8 +459,8 @@ impl KernelStore {
         self.commit(stage, &collected, &sources, progress)
     }
 
-    /// Adds an image (`vmlinuz`, `bzImage`, arm64 `Image` or ELF `vmlinux`) and its module directory: that of the
-    /// release, or one that contains `lib/modules/RELEASE`.
+    /// Adds an image (`vmlinuz`, `bzImage`, arm64 `Image` or ELF `vmlinux`) and its module directory: the release's
+    /// own, or one that contains `lib/modules/RELEASE`.
     pub fn add_image(
         &self,
         image: &Path,
@@ -562,7 +563,7 @@ impl KernelStore {
         let _lock = stage::lock(&self.folder)?;
         let entry = KernelEntry::load(&entry.folder)?.ok_or_else(|| {
             // Removed since it was listed.
-            KernelStoreError::Unknown { name: entry.hash.clone(), kernels: Vec::new() }
+            search::unknown(entry.hash.clone(), &[])
         })?;
         note(entry, sources, Some(package))
     }
@@ -581,7 +582,7 @@ fn note(
 
 /// A source of Debian in the spelling that is kept.
 fn apt_source(name: &str) -> Option<String> {
-    let asked = Asked::parse(name.strip_prefix("debian:")?).ok()?;
+    let asked = DebianRequest::parse(name.strip_prefix("debian:")?).ok()?;
     Some(asked.source())
 }
 

@@ -1,5 +1,4 @@
-//! What each link is made of in a guest: a row each. Its name, and who has it, are in
-//! `netplumb_model::class::Link`.
+//! The parts of each link in a guest, a row each. Its name, and where it exists, are in `netplumb_model::class::Link`.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,18 +11,17 @@ use super::device::{Controller, Device, NicModel, Plugged, port};
 use super::usb;
 use crate::netns::Nic;
 
-/// What a link takes of a guest.
+/// The parts of a link in a guest.
 #[derive(Debug)]
-struct Parts {
+struct LinkParts {
     /// The NICs at its ends, if it has some: of one wire.
     ends: Option<[&'static NicModel; 2]>,
     /// The NIC of each of two hosts, if it can join some.
     of_host: Option<&'static NicModel>,
-    /// Modules besides those of NICs.
+    /// Modules besides the NICs' drivers.
     modules: &'static [&'static str],
-    /// What the guest's agent starts before NICs appear, if it emulates them: it is given
-    /// all that there are to be, in the order of their wires, and goes on until the guest
-    /// ends.
+    /// The emulation that the guest's agent starts before NICs appear: it gets all of the guest's NICs, in the order of
+    /// their wires, and runs until the guest ends.
     start: Option<Start>,
 }
 
@@ -67,7 +65,7 @@ const E1000E: NicModel = NicModel {
 };
 
 const USB_NET: NicModel = NicModel {
-    // hw/usb/dev-network.c of QEMU says that it is unmigratable.
+    // Unmigratable, according to hw/usb/dev-network.c of QEMU.
     plugged: Plugged::Late("usb-net", "usb.0"),
     controller: Some(&XHCI),
     modules: &["usbnet", "cdc_ether"],
@@ -91,26 +89,30 @@ const CDC_NCM: NicModel = NicModel {
 };
 
 /// A link without anything.
-const NOTHING: Parts = Parts { ends: None, of_host: None, modules: &[], start: None };
+const NOTHING: LinkParts = LinkParts { ends: None, of_host: None, modules: &[], start: None };
 
-fn parts(link: Link) -> Parts {
+fn parts(link: Link) -> LinkParts {
     match link {
         Link::Lo | Link::Any => NOTHING,
-        Link::Veth => Parts { modules: &["veth"], ..NOTHING },
-        Link::VirtioNet => {
-            Parts { ends: Some([&VIRTIO_NET, &VIRTIO_NET]), of_host: Some(&VIRTIO_NET), ..NOTHING }
-        }
+        Link::Veth => LinkParts { modules: &["veth"], ..NOTHING },
+        Link::VirtioNet => LinkParts {
+            ends: Some([&VIRTIO_NET, &VIRTIO_NET]),
+            of_host: Some(&VIRTIO_NET),
+            ..NOTHING
+        },
         Link::E1000 => {
-            Parts { ends: Some([&E1000, &E1000]), of_host: Some(&E1000_82545EM), ..NOTHING }
+            LinkParts { ends: Some([&E1000, &E1000]), of_host: Some(&E1000_82545EM), ..NOTHING }
         }
-        Link::E1000e => Parts { ends: Some([&E1000E, &E1000E]), of_host: Some(&E1000E), ..NOTHING },
-        Link::UsbNet => Parts { ends: Some([&USB_NET, &E1000]), ..NOTHING },
-        Link::Smsc95xx => Parts {
+        Link::E1000e => {
+            LinkParts { ends: Some([&E1000E, &E1000E]), of_host: Some(&E1000E), ..NOTHING }
+        }
+        Link::UsbNet => LinkParts { ends: Some([&USB_NET, &E1000]), ..NOTHING },
+        Link::Smsc95xx => LinkParts {
             ends: Some([&SMSC95XX, &SMSC95XX]),
             start: Some(|nics| usb::start(nics, |mac| Box::new(Smsc95xx::new(mac)))),
             ..NOTHING
         },
-        Link::CdcNcm => Parts {
+        Link::CdcNcm => LinkParts {
             ends: Some([&CDC_NCM, &CDC_NCM]),
             start: Some(|nics| usb::start(nics, |mac| Box::new(Ncm::new(mac)))),
             ..NOTHING
@@ -144,15 +146,15 @@ pub fn port_of_host(side: Side) -> String {
     port(&nic_of_host(side))
 }
 
-/// The ports of a guest's NICs in QEMU, with so many wires, in the order of the wires.
+/// The ports of a guest's NICs in QEMU, for this number of wires, in the order of the wires.
 pub fn ports(wires: u8) -> Vec<String> {
     nics(wires).iter().map(port).collect()
 }
 
-/// Modules of a link besides those of its devices.
+/// Modules of a link besides its devices' drivers.
 pub(super) fn modules(link: Link) -> Vec<&'static str> {
     let parts = parts(link);
-    // Those of NICs that are no devices of QEMU.
+    // Drivers of NICs that are not QEMU devices.
     let by_agent = parts.ends.into_iter().flatten();
     let by_agent = by_agent.filter(|model| model.plugged == Plugged::ByAgent);
     let modules = by_agent.flat_map(|model| model.modules);
@@ -165,7 +167,7 @@ pub(super) fn modules(link: Link) -> Vec<&'static str> {
     each
 }
 
-/// The guest's clock goes on by 1 << shift nanoseconds with each instruction.
+/// The guest's clock advances by 1 << shift nanoseconds per instruction.
 ///
 /// One, where nothing speaks against it: then a nanosecond is an instruction.
 pub fn icount_shift(link: Link) -> u8 {
@@ -173,7 +175,7 @@ pub fn icount_shift(link: Link) -> u8 {
     ends.map(|model| model.icount_shift).max().unwrap_or(0)
 }
 
-/// The NICs of a guest with so many wires, in the order of the wires.
+/// The NICs of a guest with this number of wires, in the order of the wires.
 pub fn nics(wires: u8) -> Vec<Nic> {
     (0..wires * 2).map(nic).collect()
 }
@@ -194,7 +196,7 @@ pub fn start(link: Link, wires: u8) -> io::Result<()> {
     }
 }
 
-impl Parts {
+impl LinkParts {
     fn devices(&self, two_wires: bool) -> Vec<Device> {
         let Some(ends) = self.ends else {
             return Vec::new();
@@ -222,27 +224,27 @@ impl Parts {
 mod tests {
     use super::*;
 
-    /// Check what QEMU is told for each link, word by word.
+    /// Check QEMU's arguments for each link, word by word.
     #[test]
     fn every_link_as_told_to_qemu() {
-        let told = |link, two_wires| {
+        let arguments = |link, two_wires| {
             devices(link, two_wires)
                 .iter()
                 .flat_map(Device::qemu_args)
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        assert_eq!(told(Link::Lo, false), "");
-        assert_eq!(told(Link::Veth, true), "");
+        assert_eq!(arguments(Link::Lo, false), "");
+        assert_eq!(arguments(Link::Veth, true), "");
         assert_eq!(
-            told(Link::E1000, false),
+            arguments(Link::E1000, false),
             "-netdev hubport,id=nic0,hubid=0 \
              -device e1000,romfile=,netdev=nic0,mac=52:54:00:4e:50:00 \
              -netdev hubport,id=nic1,hubid=0 \
              -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01"
         );
         assert_eq!(
-            told(Link::VirtioNet, false),
+            arguments(Link::VirtioNet, false),
             "-netdev hubport,id=nic0,hubid=0 \
              -device virtio-net-pci,tx=timer,x-txtimer=10000,ioeventfd=off,romfile=,\
              netdev=nic0,mac=52:54:00:4e:50:00 \
@@ -251,7 +253,7 @@ mod tests {
              netdev=nic1,mac=52:54:00:4e:50:01"
         );
         assert_eq!(
-            told(Link::UsbNet, true),
+            arguments(Link::UsbNet, true),
             "-device qemu-xhci,id=usb \
              -netdev hubport,id=nic0,hubid=0 \
              -netdev hubport,id=nic1,hubid=0 \
@@ -262,8 +264,8 @@ mod tests {
         );
     }
 
-    /// Check that a link has NICs where it is declared so, and that those of two wires are in
-    /// the order of the wires.
+    /// Check that a link has NICs where it is declared so, and that the NICs of two wires are in the order of the
+    /// wires.
     #[test]
     fn as_declared() {
         for link in Link::ALL {
@@ -281,7 +283,7 @@ mod tests {
         assert_eq!(of_devices.collect::<Vec<_>>(), nics(2));
     }
 
-    /// Check that NICs which the agent emulates are no devices of QEMU.
+    /// Check that NICs which the agent emulates are not devices of QEMU.
     #[test]
     fn by_the_agent() {
         const EMULATED: NicModel = NicModel {
@@ -290,7 +292,7 @@ mod tests {
             modules: &["vhci_hcd"],
             icount_shift: 0,
         };
-        let link = Parts { ends: Some([&EMULATED, &EMULATED]), ..NOTHING };
+        let link = LinkParts { ends: Some([&EMULATED, &EMULATED]), ..NOTHING };
         assert_eq!(link.devices(true), []);
     }
 }

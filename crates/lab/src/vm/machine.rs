@@ -22,11 +22,11 @@ pub const LARGE_MEMORY_MIB: u32 = 1024;
 /// The configuration of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Its architecture.
+    /// The architecture of its CPU and kernel.
     pub arch: Arch,
-    /// The program.
+    /// The QEMU program to run.
     pub qemu: PathBuf,
-    /// What `-kernel` takes: on x86-64 an ELF image with a PVH entry, or a bzImage.
+    /// The file for `-kernel`: on x86-64 an ELF image with a PVH entry, or a bzImage.
     pub kernel: PathBuf,
     /// Whether it is an ELF image with a PVH entry.
     pub pvh: bool,
@@ -64,7 +64,7 @@ pub struct Inherited {
     pub control: i32,
     /// Requests for the guest after each pause.
     pub requests: [i32; RESTS],
-    /// Its memory.
+    /// Where the guest's memory is.
     pub memory: Memory,
     /// Whether it waits for a saved state, to be loaded by the control channel.
     pub incoming: bool,
@@ -83,37 +83,37 @@ pub enum Memory {
 
 /// How instructions count on an architecture, in words for a report.
 pub fn counting_note(arch: Arch) -> &'static str {
-    board::of(arch).note
+    board::board_for(arch).note
 }
 
 /// The name of the CPU of guests of an architecture.
 pub fn cpu(arch: Arch) -> &'static str {
-    board::of(arch).cpu.name
+    board::board_for(arch).cpu.name
 }
 
-/// What QEMU's `-cpu` takes for it.
+/// The argument of QEMU's `-cpu` for it.
 pub fn cpu_option(arch: Arch) -> String {
-    board::of(arch).cpu.option()
+    board::board_for(arch).cpu.option()
 }
 
 /// The name of the CPU of two hosts of an architecture.
 pub fn hosts_cpu(arch: Arch) -> &'static str {
-    board::of(arch).hosts_cpu.name
+    board::board_for(arch).hosts_cpu.name
 }
 
-/// The ACPI table in the initramfs of an architecture, which its memory depends on.
+/// The ACPI table in the initramfs of an architecture, which affects its memory layout.
 pub fn dsdt(arch: Arch) -> Option<&'static [u8]> {
-    board::of(arch).dsdt
+    board::board_for(arch).dsdt
 }
 
-/// Kernel parameters of a guest of an architecture with a web server, which its root has to have room for.
+/// Kernel parameters that enlarge the root of a guest with a web server, by architecture.
 pub fn large_root(arch: Arch) -> &'static str {
-    board::of(arch).large_root
+    board::board_for(arch).large_root
 }
 
 impl Machine {
     fn board(&self) -> &'static Board {
-        board::of(self.arch)
+        board::board_for(self.arch)
     }
 
     /// The devices of the link.
@@ -124,8 +124,7 @@ impl Machine {
         }
     }
 
-    /// The modules for the guest, without dependencies: those of the agent's port, and
-    /// [`Machine::link_modules`].
+    /// The modules for the guest, without dependencies: the drivers of the agent's port, and [`Machine::link_modules`].
     pub fn modules(&self) -> Vec<&'static str> {
         let mut modules: Vec<&str> = Device::Agent { fd: -1 }.modules().to_vec();
         for module in self.link_modules() {
@@ -292,8 +291,7 @@ impl Machine {
         if self.pvh { "pvh.bin" } else { "linuxboot_dma.bin" }
     }
 
-    /// What a saved state depends on, apart from what the caller adds: QEMU's arguments, without
-    /// descriptors and paths.
+    /// The inputs of a saved state, apart from the caller's: QEMU's arguments, without descriptors and paths.
     pub fn description(&self) -> Vec<String> {
         let nothing = Inherited {
             initramfs: -1,

@@ -1,4 +1,4 @@
-//! The guest's tables of neighbours, with so many buckets that those of a measurement have one each.
+//! The guest's tables of neighbours, with enough buckets to give each neighbour of a measurement its own.
 //!
 //! A neighbour's bucket is found by its address, by where the kernel allocated its device, and by a
 //! random number (`arp_hashfn`, `ndisc_hashfn`). A table begins with eight buckets, so that another
@@ -38,7 +38,7 @@ pub(super) fn spread() -> io::Result<()> {
         None => {
             let [here, there] = PAIR.map(|(name, mac, _)| (name, mac));
             let numbers = PAIR.map(|(_, _, number)| number);
-            // Without veth there is no link whose neighbours have buckets.
+            // Without veth no link has neighbours with buckets.
             if netlink.add_veth(here, there, None, None, Some(numbers)).is_ok() {
                 let filled = fill(&mut netlink, numbers[0], v4);
                 netlink.remove_device(numbers[0])?;

@@ -3,21 +3,18 @@
 use std::thread;
 
 use super::process::{Guest, VmError};
-
-/// What the wire's plugin says when the QEMU at its other end has gone (plugins/qemu/wire.c).
-pub(crate) const OTHER_HAS_ENDED: &str = "the other host has ended";
+use super::wire::OTHER_HAS_ENDED;
 
 /// Why two guests ended.
 #[derive(Debug)]
 pub struct PairError {
     /// The guest that was the cause, by its number; none if both hang, and it may be either.
     pub guest: Option<usize>,
-    /// Its error.
+    /// The error of the guest that was the cause.
     pub error: VmError,
 }
 
-/// Run both, each in a thread that has its guest until it is done. If one of them fails, its guest
-/// is ended at once; the wire then ends the other.
+/// Run both, each in a thread with its guest. If one fails, its guest is ended at once; the wire then ends the other.
 ///
 /// # Errors
 /// The first cause.
@@ -41,8 +38,8 @@ pub fn together<T: Send>(
     });
     match outcome {
         [Ok((one, of_one)), Ok((other, of_other))] => {
-            // Both before either is waited for: an idle guest computes all the time, and beside it on one CPU
-            // the end of the other one was noticed after minutes.
+            // Both are ended before either is waited for: an idle guest computes all the time, and on a shared CPU the
+            // other one's end was noticed after minutes.
             [of_one, of_other].iter().for_each(Guest::kill);
             Ok([one, other])
         }
@@ -56,8 +53,8 @@ fn only(guest: usize, error: VmError) -> PairError {
     PairError { guest: Some(guest), error }
 }
 
-/// The cause of two ends. Of two guests in step one that hangs makes both silent: which it is, is only known of one
-/// that was stopped.
+/// The cause of two ends. If one of two guests in step hangs, both fall silent: the cause is only known if a guest was
+/// stopped.
 fn cause(one: VmError, other: VmError) -> PairError {
     let is_stopped = |error: &VmError| matches!(error, VmError::QemuStopped { .. });
     let hangs = |error: &VmError| error.is_silence() && !is_stopped(error);
@@ -84,7 +81,7 @@ fn is_consequence(error: &VmError) -> bool {
 mod tests {
     use super::*;
 
-    /// Check that the end of the other host is no cause of its own.
+    /// Check that the other host's end is not taken for a cause.
     #[test]
     fn causes() {
         let failed = |said: &str| VmError::QemuFailed {
@@ -98,7 +95,7 @@ mod tests {
         assert!(!is_consequence(&VmError::Interrupted));
     }
 
-    /// Check which of two guests is named: the one whose end ended the other, one that was stopped, and neither if
+    /// Check which of two guests is blamed: the one whose end ended the other, one that was stopped, and neither if
     /// both just fall silent.
     #[test]
     fn which_of_them() {

@@ -34,7 +34,7 @@ use crate::cancel::Cancel;
 use crate::channel::{self, Decoder};
 
 pub(super) const POLL: Duration = Duration::from_millis(50);
-/// Messages of a guest that are held: one that sends more waits until they are taken.
+/// Messages of a guest that are buffered: with more, it waits until they are read.
 const EVENTS: usize = 16;
 
 pub use super::error::VmError;
@@ -76,12 +76,12 @@ pub struct Extra {
     pub args: Vec<String>,
     /// Descriptors that these refer to; closed here once QEMU has them.
     pub fds: Vec<OwnedFd>,
-    /// The one CPU that QEMU runs on; any, if there is none.
+    /// The one CPU for QEMU to run on; any, if none is given.
     pub cpu: Option<u32>,
 }
 
 impl Extra {
-    /// With those of another, which says nothing of the CPU.
+    /// With the arguments and descriptors of another; the CPU stays.
     #[must_use]
     pub fn and(mut self, more: Extra) -> Extra {
         self.args.extend(more.args);
@@ -95,7 +95,7 @@ impl Extra {
 pub enum Start<'a> {
     /// By booting its kernel.
     Boot {
-        /// Its initramfs.
+        /// The initramfs to boot with.
         initramfs: &'a [u8],
         /// The file for its memory, if it will be saved.
         memory: Option<&'a File>,
@@ -104,7 +104,7 @@ pub enum Start<'a> {
     Saved {
         /// That state.
         state: &'a Saved,
-        /// A copy of its memory to use, if this guest will be saved as well.
+        /// A copy of its memory to use, if this guest will be saved, too.
         memory: Option<&'a File>,
     },
 }
@@ -195,7 +195,7 @@ impl Guest {
                         return Err(io::Error::last_os_error());
                     }
                 }
-                // One that went offline meanwhile is no reason to fail.
+                // A CPU that went offline meanwhile is not a reason to fail.
                 if let Some(cpu) = cpu {
                     let _ = cpus::pin(0, cpu);
                 }
@@ -357,7 +357,7 @@ impl Guest {
         each: impl FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), VmError> {
         if let Err(closed) = self.tell(request) {
-            // The guest's exit says more than a closed port.
+            // The guest's exit is more informative than a closed port.
             return match self.event(&self.deadline(20 * POLL), "answer", limit) {
                 Err(ended) if !ended.is_silence() => Err(ended),
                 _ => Err(closed),
@@ -385,7 +385,22 @@ impl Guest {
         }
     }
 
-    /// The same for as long as `progress`, a number, changes within every `limit`.
+    /// The bytes of the reply to an earlier request, which come in chunks.
+    ///
+    /// # Errors
+    /// As [`Guest::answers`].
+    pub fn bytes(&mut self, limit: Duration) -> Result<Vec<u8>, VmError> {
+        let mut bytes = Vec::new();
+        self.answers(limit, |reply| {
+            if let Reply::Chunk(chunk) = reply {
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// The same as [`Guest::answers`] for as long as `progress`, a number, changes within every `limit`.
     ///
     /// # Errors
     /// As [`Guest::answers`].
@@ -562,7 +577,7 @@ impl Guest {
         if let Some(error) = self.panic() {
             return error;
         }
-        // It ends well then, and says so (system/runstate.c, qemu_kill_report).
+        // It then exits cleanly, with a message (system/runstate.c, qemu_kill_report).
         let killed = lines(&self.stderr)
             .into_iter()
             .find_map(|line| Some(line.split_once("terminating on signal ")?.1.to_string()));
@@ -585,7 +600,7 @@ impl Guest {
     }
 }
 
-/// Whether QEMU says of a hub of NICs that it has no way out, which none of ours has (net_hub_check_clients in
+/// Whether QEMU warns of a hub of NICs without a way out, which none of our hubs has (net_hub_check_clients in
 /// net/hub.c).
 fn is_of_hub(line: &str) -> bool {
     line.contains("warning: hub ") && line.ends_with("is not connected to host network")
@@ -594,8 +609,8 @@ fn is_of_hub(line: &str) -> bool {
 impl Guest {
     /// Kill it, with its children, which would keep our pipes open: it is a process group of its own.
     pub(super) fn kill(&self) {
-        // SAFETY: takes numbers; the group is that of a child that is not waited for until it is dropped,
-        // so the number is still its own. An error doesn't matter: it has exited then.
+        // SAFETY: takes numbers; the group belongs to a child that is not waited for until it is dropped, so the number
+        // is still its own. An error doesn't matter: it has exited then.
         unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
     }
 }
@@ -609,7 +624,7 @@ impl Drop for Guest {
     }
 }
 
-/// What ended before it could be spoken to, without a word, may be another program than QEMU.
+/// A program that ended silently before any exchange may be another program than QEMU.
 fn not_qemu(qemu: &Path, limit: Duration, cancel: &Cancel, error: VmError) -> VmError {
     let said = match &error {
         VmError::QemuFailed { stderr, .. } => stderr,

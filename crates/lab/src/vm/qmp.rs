@@ -41,7 +41,6 @@ pub(super) enum QmpError {
     /// QEMU refused.
     #[error("QEMU refused `{command}`: {why}")]
     Refused {
-        /// The command.
         command: String,
         /// QEMU's message.
         why: String,

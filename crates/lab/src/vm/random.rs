@@ -45,9 +45,9 @@ pub(super) fn qemu_args(seed: u32) -> [String; 2] {
 struct Generator {
     /// Of its key.
     physical: u64,
-    /// Of the number of keys drawn, where it has to be set as well: arm64 draws a number at the end of each
-    /// system call, to move the stack (`choose_random_kstack_offset`), so also of the one that draws the
-    /// key. Then the CPU has a key of its own already, and takes another one only if the number is another.
+    /// Of the number of keys drawn, where it has to be set, too: arm64 draws a number at the end of each system call,
+    /// to move the stack (`choose_random_kstack_offset`), so also for the one that draws the key. Then the CPU has a
+    /// key of its own already, and takes another one only if the number is another.
     generation: Option<u64>,
     item: u16,
     first: Option<[u8; KEY_BYTES]>,
@@ -144,8 +144,8 @@ impl Generator {
             if unsafe { libc::ioctl(self.device.as_raw_fd(), RNDRESEEDCRNG) } != 0 {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: the kernel's key, where its symbols say, which it reads when it next
-            // draws; there is one CPU, and it is here.
+            // SAFETY: the kernel's key, at its symbol's address, which it reads when it next draws; there is one CPU,
+            // and it is here.
             unsafe {
                 self.dma.fetch_to(self.item, KEY_BYTES, self.physical)?;
                 // Any number does that is another one.

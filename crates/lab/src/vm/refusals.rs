@@ -1,4 +1,4 @@
-//! Why a guest's kernel does not load a module: by its error, and by what it printed.
+//! Why a guest's kernel does not load a module: by its error and its messages.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ const LINES: usize = 4;
 /// Lines about every module from outside of the kernel's tree, or without a signature.
 const TAINTS: &str = "taint";
 
-/// Why, if the error says so.
+/// Why, if the error has a reason.
 pub(super) fn why(error: &io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(libc::ENOEXEC) => "it is built for another kernel or another architecture",
@@ -30,7 +30,7 @@ pub(super) fn why(error: &io::Error) -> String {
     format!("{why} ({error})")
 }
 
-/// What to try with a module of the user's own.
+/// The remedy for a module of the user's own.
 pub(super) fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENOEXEC | libc::EINVAL | libc::ENOENT) => {
@@ -48,7 +48,7 @@ pub(super) fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// What the kernel printed about a module: its last lines.
+/// The kernel's last lines about a module.
 pub(super) fn said_of(module: &str) -> Vec<String> {
     let mut lines = lines_of(module, &messages().unwrap_or_default());
     lines.split_off(lines.len().saturating_sub(LINES))
@@ -88,8 +88,8 @@ fn lines_of(module: &str, records: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Check that a refused signature is distinguished from a module of another kernel, and from one
-    /// that failed by itself; each with what to try.
+    /// Check that a refused signature is distinguished from a module of another kernel, and from one that failed by
+    /// itself; each with a remedy.
     #[test]
     fn refusals_of_the_kernel() {
         let error = io::Error::from_raw_os_error;

@@ -1,8 +1,8 @@
 //! Modules that the guest's kernel requests (`request_module`): of rules and the like it alone knows what they need,
 //! and asks the program in `/proc/sys/kernel/modprobe` for it, which in our guests is the agent.
 //!
-//! They come in an archive of QEMU's firmware configuration device, read when they are requested: neither a saved
-//! state nor the memory of a guest depends on what is in it.
+//! They come in an archive of QEMU's firmware configuration device, read when they are requested: neither a saved state
+//! nor a guest's memory depends on its content.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use cpio::newc::{Builder, Reader};
 use netplumb_kernel::modules::{Answer, ModuleError, canonical};
 
-use super::bulk::{self, Item};
+use super::bulk::{self, BulkItem};
 
 /// Name of the item.
 const ITEM: &str = "opt/netplumb/modules";
@@ -22,7 +22,7 @@ const INDEX: &str = "requests";
 const MODPROBE: &str = "/modprobe";
 const SETTING: &str = "/proc/sys/kernel/modprobe";
 const INIT: &str = "/init";
-/// What was requested in vain, and what was loaded, a line each.
+/// Modules that were requested in vain, and modules that were loaded, a line each.
 const IN_VAIN: &str = "/tmp/requested-in-vain";
 const LOADED: &str = "/tmp/requested-modules";
 /// Marks a module that may fail to load.
@@ -67,13 +67,13 @@ pub fn archive(answers: &[Answer]) -> Result<Vec<u8>, ModuleError> {
     Ok(archive)
 }
 
-/// In the guest: have the kernel call us for modules, if an archive of them is there.
+/// In the guest: have the kernel call us for modules, if it has an archive of them.
 ///
 /// # Errors
 /// The kernel doesn't take it.
 pub fn answer_requests() -> io::Result<()> {
     let is_set = || fs::read_to_string(SETTING).is_ok_and(|path| path.trim() == MODPROBE);
-    if is_set() || Item::open(ITEM)?.is_none() {
+    if is_set() || BulkItem::open(ITEM)?.is_none() {
         return Ok(());
     }
     symlink(INIT, MODPROBE)?;
@@ -90,7 +90,7 @@ pub fn request() -> Option<String> {
 /// In the guest: answer a request. What fails is noted for [`in_vain`].
 ///
 /// # Errors
-/// There is no such module, or it doesn't load.
+/// The module is missing, or doesn't load.
 pub fn answer(name: &str) -> io::Result<()> {
     let answered = load(name);
     if let Err(error) = &answered {
@@ -106,7 +106,7 @@ fn note(file: &str, line: &str) {
     }
 }
 
-/// What the kernel requested in vain since the last call.
+/// Modules that the kernel requested in vain since the last call.
 pub fn in_vain() -> Vec<String> {
     taken(IN_VAIN)
 }
@@ -123,7 +123,7 @@ fn taken(file: &str) -> Vec<String> {
 }
 
 fn load(name: &str) -> io::Result<()> {
-    let mut item = Item::open(ITEM)?.ok_or(io::ErrorKind::NotFound)?;
+    let mut item = BulkItem::open(ITEM)?.ok_or(io::ErrorKind::NotFound)?;
     for (module, required, bytes) in found(&mut item, name)? {
         match insert(&bytes) {
             Ok(true) => note(LOADED, &module),
@@ -181,8 +181,7 @@ fn found(mut source: &mut dyn Read, name: &str) -> io::Result<Vec<(String, bool,
 
 /// Load a module; returns whether it was not loaded before.
 fn insert(module: &[u8]) -> io::Result<bool> {
-    // SAFETY: the pointer and the length are those of the slice, and the parameters are a C string; the kernel copies
-    // both.
+    // SAFETY: the pointer and the length are the slice's, and the parameters are a C string; the kernel copies both.
     let result = unsafe {
         libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), c"".as_ptr())
     };
@@ -199,8 +198,8 @@ mod tests {
     use super::*;
     use netplumb_kernel::modules::ModuleFile;
 
-    /// Check that a module is found by its name and by what the kernel calls it, with what it needs, in order, and
-    /// that nothing else is.
+    /// Check that a module is found by its name and by the kernel's alias, with its dependencies in order, and nothing
+    /// else.
     #[test]
     fn requests_are_answered() {
         let folder = tempfile::tempdir().unwrap();

@@ -9,8 +9,9 @@
 //! its clock to the next timer, unless its main loop notices first that the machine is stopping
 //! (`icount_start_warp_timer`, `cpu_stop_current`): two of its threads race for a lock. So the
 //! guest does nothing after a pause ([`Spin`]) until the interrupt is over that the clock may have jumped to, and
-//! then sleeps until a time that was set before, which is the same for all. Before a pause it sleeps longer, so that boots with a little more or less work are
-//! aligned: a state is saved after that sleep, so guests that start from it do not repeat it.
+//! then sleeps until a time that was set before, which is the same for all. Before a pause it sleeps longer, so that
+//! boots with a little more or less work are aligned: a state is saved after that sleep, so guests that start from it
+//! do not repeat it.
 
 use std::io;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(super) fn requests_item(rest: usize) -> String {
 /// Maximum size of requests.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What a pause takes.
+/// The devices for a pause.
 #[derive(Debug)]
 pub(super) struct Devices {
     panic: Panic,

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! states/KEY/memory       the guest's memory, with holes where it is zero
-//!            devices      what QEMU saves of its devices
+//!            devices      its devices, as saved by QEMU
 //!            symbols      the guest's /proc/kallsyms
 //!            state.toml   what it is of, and the lengths and checksums of the others; touched when
 //!                         it is used
@@ -50,7 +50,7 @@ const STATE: &str = "state.toml";
 pub struct Saved {
     /// The guest's memory: a file of its size.
     pub memory: File,
-    /// Its devices.
+    /// The state of its devices, as QEMU saved it.
     pub devices: Vec<u8>,
     /// Its symbols, as of /proc/kallsyms.
     pub symbols: Arc<Vec<u8>>,
@@ -85,7 +85,7 @@ struct Version {
     format: u32,
 }
 
-/// What its files are to be.
+/// The expected sums of its files.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Files {
     memory: Sum,
@@ -96,9 +96,9 @@ struct Files {
 /// A state in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its key.
+    /// The hash that names it.
     pub key: String,
-    /// Its description.
+    /// The guest that was saved.
     pub about: About,
     /// Its size on disk.
     pub bytes: u64,
@@ -132,7 +132,7 @@ impl Key {
         }
     }
 
-    /// Add more of what is added piece by piece.
+    /// Append bytes to a value that is hashed in pieces.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -153,7 +153,7 @@ impl Key {
 pub struct Content([u8; 32]);
 
 impl Content {
-    /// The hash.
+    /// The hash's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -163,7 +163,7 @@ impl Content {
     ///
     /// # Errors
     /// It can't be read.
-    pub fn of(path: &Path) -> io::Result<Content> {
+    pub fn of_file(path: &Path) -> io::Result<Content> {
         let mut file = File::open(path)?;
         let mut hash = Sha256::new();
         let mut buffer = vec![0; PAGE_BYTES];
@@ -180,7 +180,7 @@ impl Content {
 
 /// Which state exists after saving one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum WhoseState {
     /// The given one.
     Ours,
     /// One that another process saved meanwhile.
@@ -199,8 +199,8 @@ impl SavedStates {
         SavedStates { max_bytes, ..self }
     }
 
-    /// The state of a key, if there is one that can be used. A damaged one is removed; `tell` gets a
-    /// line of why one can't be used.
+    /// The state of a key, if it is usable. A damaged state is removed; `tell` gets a line with the reason why a state
+    /// can't be used.
     pub fn open(&self, key: &str, tell: &mut dyn FnMut(String)) -> Option<Saved> {
         let folder = self.folder.join(key);
         match read(&folder) {
@@ -230,7 +230,7 @@ impl SavedStates {
     ///
     /// # Errors
     /// It can't be written.
-    pub fn keep(&self, key: &str, about: &About, saved: &Saved) -> io::Result<Kept> {
+    pub fn keep(&self, key: &str, about: &About, saved: &Saved) -> io::Result<WhoseState> {
         fs::create_dir_all(&self.folder)?;
         let staging = tempfile::Builder::new().prefix(STAGING).tempdir_in(&self.folder)?;
         let create = |name: &str| File::create_new(staging.path().join(name));
@@ -262,9 +262,9 @@ impl SavedStates {
             // Its directory was renamed.
             Ok(()) => {
                 drop(staging.keep());
-                Kept::Ours
+                WhoseState::Ours
             }
-            Err(_) if describe(&folder).is_ok() => Kept::Theirs,
+            Err(_) if describe(&folder).is_ok() => WhoseState::Theirs,
             Err(error) => {
                 let hint = sums::owner_hint(&folder, &error);
                 return Err(io::Error::new(error.kind(), format!("{error}{hint}")));
@@ -277,7 +277,7 @@ impl SavedStates {
     /// All states, the last used first.
     pub fn list(&self) -> Vec<Entry> {
         let mut entries = self.all();
-        // Those of other versions of this program have no description here.
+        // States of other versions of this program have no description here.
         entries.retain(|entry| !entry.about.kernel.is_empty());
         entries
     }
@@ -377,7 +377,8 @@ fn is_temporary(name: &OsStr) -> bool {
 
 fn describe(folder: &Path) -> Result<Description, Flaw> {
     let damaged = |how: &str| Flaw::Damaged(format!("{STATE} {how}"));
-    let text = fs::read(folder.join(STATE)).map_err(|error| Flaw::of(folder, STATE, &error))?;
+    let text =
+        fs::read(folder.join(STATE)).map_err(|error| Flaw::from_io(folder, STATE, &error))?;
     let text = String::from_utf8(text).map_err(|_| damaged("is no text"))?;
     if toml::from_str::<Version>(&text).is_ok_and(|version| version.format != FORMAT) {
         return Err(damaged("is of another version of this program"));
@@ -392,7 +393,7 @@ fn describe(folder: &Path) -> Result<Description, Flaw> {
 fn read(folder: &Path) -> Result<Saved, Flaw> {
     let description = describe(folder)?;
     let Files { memory, devices, symbols } = description.files;
-    let failed = |name: &'static str| move |error: io::Error| Flaw::of(folder, name, &error);
+    let failed = |name: &'static str| move |error: io::Error| Flaw::from_io(folder, name, &error);
     let check = |name: &str, sum: Sum, now: Sum| {
         sum.check(now).map_err(|how| Flaw::Damaged(format!("{name}: {how}")))
     };
@@ -404,7 +405,7 @@ fn read(folder: &Path) -> Result<Saved, Flaw> {
     // QEMU opens it for writing in any case.
     let options = File::options().read(true).write(true).to_owned();
     let file = options.open(folder.join(MEMORY)).map_err(failed(MEMORY))?;
-    check(MEMORY, memory, Sum::of(&file).map_err(failed(MEMORY))?)?;
+    check(MEMORY, memory, Sum::of_file(&file).map_err(failed(MEMORY))?)?;
     Ok(Saved {
         memory: file,
         devices,
@@ -475,7 +476,7 @@ mod tests {
         assert!(open("k").is_none());
         let state = saved(&folder.path().join("m"));
         let keep = || states.keep("k", &about("h"), &state).unwrap();
-        assert_eq!([keep(), keep()], [Kept::Ours, Kept::Theirs]);
+        assert_eq!([keep(), keep()], [WhoseState::Ours, WhoseState::Theirs]);
         let back = open("k").unwrap();
         assert_eq!(back.devices, state.devices);
         assert_eq!(back.symbols, state.symbols);
@@ -493,8 +494,7 @@ mod tests {
 
     type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
 
-    /// Check that a state of which any file is damaged in any way is removed with one line, and can be
-    /// saved again.
+    /// Check that a state with any file damaged in any way is removed with one line, and can be saved again.
     #[test]
     fn damage_is_no_state() {
         let folder = tempfile::tempdir().unwrap();
@@ -530,26 +530,25 @@ mod tests {
             for (what, damage) in kinds {
                 states.keep("k", &about("h"), &state).unwrap();
                 damage(&states.folder.join("k").join(name));
-                let mut told = Vec::new();
-                let opened = states.open("k", &mut |line| told.push(line));
+                let mut lines = Vec::new();
+                let opened = states.open("k", &mut |line| lines.push(line));
                 assert!(opened.is_none(), "{name} {what}");
-                assert_eq!(told.len(), 1, "{name} {what}: {told:?}");
-                assert!(told[0].contains(name), "{name} {what}: {told:?}");
+                assert_eq!(lines.len(), 1, "{name} {what}: {lines:?}");
+                assert!(lines[0].contains(name), "{name} {what}: {lines:?}");
                 assert_eq!(fs::read_dir(&states.folder).unwrap().count(), 0);
             }
         }
         states.keep("good", &about("h"), &state).unwrap();
         states.keep("bad", &about("h"), &state).unwrap();
         hole(&states.folder.join("bad").join(SYMBOLS));
-        let mut told = Vec::new();
-        states.clean(&mut |line| told.push(line));
-        assert!(told.len() == 1 && told[0].contains("bad"), "{told:?}");
+        let mut lines = Vec::new();
+        states.clean(&mut |line| lines.push(line));
+        assert!(lines.len() == 1 && lines[0].contains("bad"), "{lines:?}");
         let kept: Vec<String> = states.list().into_iter().map(|e| e.key).collect();
         assert_eq!(kept, ["good"]);
     }
 
-    /// Check that the states that were used the longest ago go first, down to the maximum size, those of
-    /// other versions of this program too.
+    /// Check that the least recently used states go first, down to the maximum size, other versions' states included.
     #[test]
     fn size() {
         let folder = tempfile::tempdir().unwrap();
@@ -613,12 +612,12 @@ mod tests {
         let with = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
             let mut key = Key::default();
-            key.add_content("a", &Content::of(&path).unwrap());
+            key.add_content("a", &Content::of_file(&path).unwrap());
             key.finish()
         };
         let long = vec![7; PAGE_BYTES + 1];
         assert_eq!(with(&long), with(&long));
         assert_ne!(with(&long), with(&long[1..]));
-        assert!(Content::of(&folder.path().join("none")).is_err());
+        assert!(Content::of_file(&folder.path().join("none")).is_err());
     }
 }

@@ -35,8 +35,8 @@ impl Spin {
     /// The kernel has no timers.
     pub(super) fn arm() -> io::Result<Self> {
         EXPIRED.store(0, Ordering::Relaxed);
-        // SAFETY: all of these are plain numbers and pointers, for which zero is a value; the kernel reads and
-        // fills in our own. The handler is one of SA_SIGINFO.
+        // SAFETY: these are plain numbers and pointers, for which zero is a value; the kernel reads and fills in our
+        // own. The handler is one of SA_SIGINFO.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =

@@ -12,12 +12,16 @@ mod rom;
 mod run;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use netplumb_model::arch::Arch;
 use netplumb_model::capability::{Availability, Capability, Group};
@@ -29,7 +33,7 @@ use run::{Ended, memory_file, path_of};
 
 /// Timeout after which a guest counts as hung. It needs some 50 ms, and on a machine under load some seconds.
 const LIMIT: Duration = Duration::from_secs(20);
-/// The same with KVM, where a guest that hangs is no rarity.
+/// The same with KVM, where guests often hang.
 const KVM_LIMIT: Duration = Duration::from_secs(3);
 /// Of QEMU's version.
 pub const VERSION_LIMIT: Duration = Duration::from_secs(10);
@@ -73,7 +77,7 @@ impl QemuMissing {
     }
 }
 
-/// What executes the guest.
+/// How QEMU executes the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accelerator {
     /// QEMU's TCG, configured as for exact counting: instructions drive the clock.
@@ -99,7 +103,7 @@ pub enum Boot {
     },
     /// The guest hung, and QEMU was killed.
     Hung {
-        /// The timeout.
+        /// How long it had.
         limit: Duration,
         /// QEMU's standard error.
         said: String,
@@ -131,7 +135,7 @@ pub enum PluginSupport {
     },
     /// This QEMU does not export a function of its plugin interface.
     NotExported {
-        /// The function.
+        /// The name of the function.
         symbol: String,
     },
     /// The plugin could not be loaded for another reason, or the guest did not finish with it.
@@ -170,11 +174,26 @@ fn is_for(qemu: &Path, arch: Arch) -> bool {
     !others.into_iter().any(|other| name.ends_with(other.qemu()))
 }
 
-/// QEMU's version: `7.2.22`; within some time at most, and until it is cancelled.
+/// QEMU's version: `7.2.22`; within some time at most, and until it is cancelled. A program is run once, until its file
+/// changes.
 ///
 /// # Errors
 /// It does not print it, in time.
 pub fn version(qemu: &Path, limit: Duration, cancel: &AtomicBool) -> Result<String, String> {
+    type File = (PathBuf, u64, Option<SystemTime>);
+    static KNOWN: Mutex<BTreeMap<File, String>> = Mutex::new(BTreeMap::new());
+    let metadata = fs::metadata(qemu).map_err(|e| e.to_string())?;
+    let file = (qemu.to_owned(), metadata.ino(), metadata.modified().ok());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(version) = known.get(&file) {
+        return Ok(version.clone());
+    }
+    let version = printed_version(qemu, limit, cancel)?;
+    known.insert(file, version.clone());
+    Ok(version)
+}
+
+fn printed_version(qemu: &Path, limit: Duration, cancel: &AtomicBool) -> Result<String, String> {
     let mut command = Command::new(qemu);
     command.arg("--version");
     let limit = limit.min(VERSION_LIMIT);
@@ -190,6 +209,15 @@ pub fn version(qemu: &Path, limit: Duration, cancel: &AtomicBool) -> Result<Stri
     let word = version.and_then(|v| v.split_whitespace().next());
     word.map(str::to_owned)
         .ok_or_else(|| format!("it does not print its version: {}", first(&said)))
+}
+
+/// Whether interrupts of this QEMU's e1000 can be let through at once: until QEMU 10 dropped the property
+/// `mitigation` of it (hw/net/e1000.c).
+pub fn e1000_is_unthrottled(qemu: &Path, cancel: &AtomicBool) -> bool {
+    let mut command = Command::new(qemu);
+    command.args(["-device", "e1000-82545em,help"]);
+    let ended = run::run_until(command, &[], VERSION_LIMIT, cancel);
+    ended.is_ok_and(|ended| ended.output().contains("mitigation="))
 }
 
 /// Boot the guest of an architecture.
@@ -279,9 +307,9 @@ pub fn probe_plugin(qemu: &Path, arch: Arch, plugin: Option<&[u8]>) -> PluginSup
         Boot::Died { said, status } if said.trim().is_empty() => {
             PluginSupport::Refused { said: format!("QEMU ended with {status}, without output") }
         }
-        // What it said before is not why.
+        // Earlier output is not the cause.
         Boot::Died { said, status } if run::is_signal(&status) => PluginSupport::Refused {
-            said: format!("QEMU ended with {status}; it had said: {}", first(&said)),
+            said: format!("QEMU ended with {status}; its output: {}", first(&said)),
         },
         Boot::Died { said, .. } => read_refusal(&said),
     }
@@ -319,7 +347,7 @@ fn first(text: &str) -> &str {
     text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or_default()
 }
 
-/// Run all tests in parallel, and describe the results; with the plugin that counts, and that of a wire.
+/// Run all tests in parallel, and describe the results; with the plugins for counting and for a wire.
 pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<Capability> {
     let start = Instant::now();
     let found = find_qemu(Arch::OWN);
@@ -353,7 +381,7 @@ pub fn try_all(plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> Vec<C
         Box::new(|| one(wire::capability(Arch::OWN, of_wire))),
         Box::new(|| one(others::agent(Arch::OWN, "agent"))),
     ]);
-    // Those of other architectures last: most runs need none.
+    // Trials of other architectures last: most runs don't need them.
     let mut rest = rest.into_iter();
     let others = rest.next().unwrap_or_default();
     let rest = rest.flatten().chain(others);

@@ -1,4 +1,7 @@
 //! USB NICs that a guest's agent emulates: see the crate `netplumb_usb`.
+//!
+//! The devices are attached to `vhci_hcd` by sockets; they are detached when these close, so they end with the
+//! process.
 
 use std::sync::{Arc, OnceLock};
 use std::{fs, io, thread};
@@ -60,8 +63,8 @@ fn fault(of: RxFault) -> Fault {
 
 /// Start devices with the addresses of these NICs, each two of them connected.
 ///
-/// The thread that serves them goes on until the guest ends. They are attached before it
-/// starts, since the kernel's answers wait in their sockets.
+/// The thread that serves them runs until the guest ends. They are attached before it starts, since the kernel's
+/// answers wait in their sockets.
 pub(super) fn start(nics: &[Nic], device: fn([u8; 6]) -> Box<dyn Device>) -> io::Result<()> {
     let mut bus = Bus::new()?;
     let controller = Controller::default();

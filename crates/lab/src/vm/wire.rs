@@ -1,4 +1,5 @@
-//! In a guest, the wire to another one: the registers of a plugin of QEMU (plugins/qemu/wire.h).
+//! The wire to another guest, a plugin of QEMU (plugins/qemu/wire.h): its registers, in a guest, and its output, on the
+//! host.
 
 use std::io;
 use std::thread;
@@ -22,7 +23,10 @@ const LATCH: u32 = 3;
 
 const OVER: u32 = 2;
 
-/// How often it is asked whether the other host has ended too, by the guest's clock.
+/// The message of the wire's plugin when the QEMU at its other end has gone (plugins/qemu/wire_peer.c).
+pub(crate) const OTHER_HAS_ENDED: &str = "the other host has ended";
+
+/// The interval of checks whether the other host has ended too, by the guest's clock.
 const NAP: Duration = Duration::from_micros(200);
 
 /// Access to the wire, until it is dropped.
@@ -34,7 +38,7 @@ pub struct WirePorts(Wire);
 pub enum Moment {
     /// The beginning of a block.
     Begin = 0,
-    /// Its end.
+    /// The end of the same block.
     End = 1,
     /// When the kernel was asked for what it had counted, before the beginning.
     Before = 2,
@@ -46,7 +50,7 @@ impl WirePorts {
     /// Get access.
     ///
     /// # Errors
-    /// The kernel denies it, or there is no wire.
+    /// The kernel denies it, or the guest has no wire.
     pub fn open() -> io::Result<WirePorts> {
         let ports = WirePorts(Wire::open()?);
         match ports.0.read(COMMAND) {
@@ -60,7 +64,7 @@ impl WirePorts {
         self.0.write(COMMAND, BEGIN);
     }
 
-    /// Disconnect them, and wait for the other host to do so as well.
+    /// Disconnect them, and wait for the other host to do so, too.
     ///
     /// # Errors
     /// It doesn't, within a time of the guest's clock.
@@ -89,6 +93,6 @@ impl WirePorts {
             self.0.write(STATE, number | (moment as u32) << 8);
             *value = u64::from(self.0.read(HIGH)) << 32 | u64::from(self.0.read(LOW));
         }
-        Latch::of(values)
+        Latch::from_values(values)
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, DataPath, Fault, FrameKind, FrameSize, Frames, Offered};
+use super::rate::{Offered, rate_of, rate_word};
+use super::{Bench, DataPath, Fault, FrameKind, FrameSize, Frames};
 use crate::class::{Family, Link, Proto};
 use crate::experiment::{Knob, Recorded};
 use crate::recording::Arm;
@@ -16,7 +17,7 @@ pub struct BenchArm {
     pub bench: Bench,
     /// The data path.
     pub path: DataPath,
-    /// The frames.
+    /// What the generator sends.
     pub frames: Frames,
     /// The offered load of all CPUs together.
     pub offered: Offered,
@@ -60,7 +61,7 @@ pub struct Planted {
 struct Field {
     /// The knob's key.
     key: &'static str,
-    /// As a recording has it; none where it is not set.
+    /// As in recordings; none where it is not set.
     write: fn(&BenchArm) -> Option<String>,
     /// Whether the text is a level, which is set then.
     read: fn(&mut BenchArm, &str) -> bool,
@@ -219,12 +220,12 @@ impl BenchArm {
     ///
     /// # Errors
     /// The knob, and what is wrong with its level.
-    pub fn of<'l>(
+    pub fn from_levels<'l>(
         level: &dyn Fn(&'static str) -> Option<&'l str>,
     ) -> Result<BenchArm, (&'static str, String)> {
         let bench = level("bench").and_then(|bench| bench.parse().ok());
         let bench = bench.unwrap_or(Bench::Drop);
-        let mut arm = BenchArm::plain(bench, DataPath::of(bench)[0]);
+        let mut arm = BenchArm::plain(bench, DataPath::for_bench(bench)[0]);
         for field in FIELDS {
             if let Some(level) = level(field.key)
                 && !(field.read)(&mut arm, level)
@@ -246,7 +247,7 @@ impl BenchArm {
     /// Check that the data path supports all settings.
     fn check(&self) -> Result<(), (&'static str, String)> {
         use DataPath::{AfXdp, Xdp, XdpRedirect, XdpSkb, XdpTx};
-        let possible = DataPath::of(self.bench);
+        let possible = DataPath::for_bench(self.bench);
         let program = matches!(self.path, Xdp | XdpSkb);
         if !possible.contains(&self.path) {
             let names: Vec<&str> = possible.iter().map(|p| p.as_str()).collect();
@@ -317,7 +318,7 @@ impl BenchArm {
     pub fn knobs(&self) -> BTreeMap<String, String> {
         let plain = BenchArm::plain(self.bench, self.path);
         let is_kept = |field: &&Field| {
-            let knob = Knob::of(field.key).map(|knob| knob.recorded);
+            let knob = Knob::by_key(field.key).map(|knob| knob.recorded);
             let always = matches!(knob, Some(Recorded::Always | Recorded::Field));
             always || (field.write)(self) != (field.write)(&plain)
         };
@@ -376,44 +377,6 @@ impl BenchArm {
     }
 }
 
-/// A rate as text: `max`, or packets per second.
-pub fn rate_word(offered: Offered) -> String {
-    match offered {
-        Offered::Most => "max".into(),
-        Offered::Pps(pps) if pps >= 1e6 => format!("{}M", rounded(pps / 1e6)),
-        Offered::Pps(pps) if pps >= 1e3 => format!("{}k", rounded(pps / 1e3)),
-        Offered::Pps(pps) => rounded(pps),
-    }
-}
-
-fn rounded(value: f64) -> String {
-    format!("{}", (value * 1e3).round() / 1e3)
-}
-
-/// Parse a rate.
-///
-/// # Errors
-/// It is not a number of at least 1.
-pub fn rate_of(word: &str) -> Result<Offered, String> {
-    if word == "max" {
-        return Ok(Offered::Most);
-    }
-    let (digits, factor) = match word.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&word[..at], 1e3),
-        Some((at, 'M')) => (&word[..at], 1e6),
-        Some((at, 'G')) => (&word[..at], 1e9),
-        _ => (word, 1.0),
-    };
-    let pps = digits.parse::<f64>().ok().map(|n| n * factor);
-    match pps {
-        Some(pps) if (1.0..=1e12).contains(&pps) => Ok(Offered::Pps(pps)),
-        _ => Err(format!(
-            "invalid rate `{}`; expected packets per second like 250k or 1.5M, or max",
-            word.chars().take(40).collect::<String>()
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,13 +404,13 @@ mod tests {
         arm.planted.fault = Some(Fault::WrongMac);
         arm.planted.lookups = 3;
         let knobs = arm.knobs();
-        let read = BenchArm::of(&|key| knobs.get(key).map(String::as_str));
+        let read = BenchArm::from_levels(&|key| knobs.get(key).map(String::as_str));
         assert_eq!(read, Ok(arm));
         assert_eq!(knobs["queues"], "4");
         assert!(!knobs.contains_key("sources"));
     }
 
-    /// Check that an arm's name says how it differs, and no more.
+    /// Check that an arm's name shows its differences, and nothing else.
     #[test]
     fn names() {
         let one = arm(DataPath::Xdp);
@@ -460,19 +423,5 @@ mod tests {
         let apart = BenchArm { apart: true, ..one };
         let all = [one, apart];
         assert_eq!(all.map(|a| a.arm(&all).name), ["xdp", "xdp apart"]);
-    }
-
-    /// Check rates, from words and back.
-    #[test]
-    fn rates() {
-        for (word, pps) in [("1.5M", 1.5e6), ("250k", 250e3), ("999", 999.0)] {
-            assert_eq!(rate_of(word), Ok(Offered::Pps(pps)));
-            assert_eq!(rate_word(Offered::Pps(pps)), word);
-        }
-        assert_eq!(rate_of("max"), Ok(Offered::Most));
-        for word in ["0", "-1", "nan", "inf", "", "M", "1e99", "0.5", "1 M", "é"] {
-            let error = rate_of(word).unwrap_err();
-            assert!(error.contains(&format!("`{word}`")), "{error}");
-        }
     }
 }

@@ -52,9 +52,9 @@ mod tests {
     fn each_is_one_somewhere() {
         for fault in Fault::ALL {
             let spared = |bench| {
-                let paths = DataPath::of(bench).iter();
+                let paths = DataPath::for_bench(bench).iter();
                 paths.filter(|p| fault.spares(bench, **p).is_some()).count()
-                    == DataPath::of(bench).len()
+                    == DataPath::for_bench(bench).len()
             };
             assert!(!(spared(Bench::Drop) && spared(Bench::Forward)), "{fault}");
         }

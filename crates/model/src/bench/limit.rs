@@ -22,7 +22,7 @@ pub enum Limit {
 
 impl Limit {
     /// A limit from a measurement; a rate of 0 is not plausible.
-    pub fn of(pps: f64) -> Limit {
+    pub fn at_pps(pps: f64) -> Limit {
         match pps.is_finite() && pps > 0.0 {
             true => Limit::Pps(pps),
             false => Limit::Unknown,
@@ -69,9 +69,9 @@ mod tests {
         assert_eq!(Limit::Pps(100.0).bounds(120.0), None);
         assert_eq!(Limit::NotAsked.bounds(1.0), Some(false));
         for nothing in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(Limit::of(nothing), Limit::Unknown);
+            assert_eq!(Limit::at_pps(nothing), Limit::Unknown);
         }
-        assert_eq!(Limit::of(0.0).bounds(5.0), None);
-        assert_eq!(Limit::of(7.0).pps(), Some(7.0));
+        assert_eq!(Limit::at_pps(0.0).bounds(5.0), None);
+        assert_eq!(Limit::at_pps(7.0).pps(), Some(7.0));
     }
 }

@@ -30,7 +30,7 @@ impl Other<'_> {
     }
 
     /// The description of such a root function, like "task cc1"; none for any other function.
-    pub fn of(function: &str) -> Option<&str> {
+    pub fn category(function: &str) -> Option<&str> {
         let inner = function.strip_prefix('[')?.strip_suffix(']')?;
         let kind = inner.split(' ').next()?;
         KINDS.contains(&kind).then_some(inner)
@@ -50,10 +50,10 @@ mod tests {
             (Other::Softirq("timer"), "softirq timer"),
             (Other::Interrupt(""), "interrupt"),
         ] {
-            assert_eq!(Other::of(&other.function()), Some(words));
+            assert_eq!(Other::category(&other.function()), Some(words));
         }
         for function in ["[user code]", "[unknown]", "task", "[]", ""] {
-            assert_eq!(Other::of(function), None);
+            assert_eq!(Other::category(function), None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a bench measures, as the instrument `rates` declares it.
+//! The quantities of a bench, as the instrument `rates` declares them.
 
 use crate::quantity::{Declared, Kind};
 
@@ -52,7 +52,7 @@ pub const BY_QUEUE: Declared = packets("by receive queue").by_number("queue");
 pub const BUSY: Declared = share("CPU use");
 /// The same by a second method.
 pub const BUSY_SECOND: Declared = share("CPU use, second method");
-/// What of it tasks of other programs had, by CPU.
+/// The share of other programs' tasks, by CPU.
 pub const BUSY_OTHERS: Declared = share("CPU use of other programs");
 /// Steal time, by CPU.
 pub const STEAL: Declared = share("steal");

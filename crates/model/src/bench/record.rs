@@ -1,9 +1,9 @@
 //! A block of a bench in a recording: its counts are scalars, its path is hops, its latencies are a
 //! stage.
 //!
-//! Counters are read while packets run, at slightly different moments: at ten million packets a
-//! second a tenth of a millisecond is a thousand packets. So rates are of a window, and the ledger
-//! is of all packets from the first to the last, when none is under way.
+//! Counters are read while packets run, at slightly different moments: at ten million packets a second a tenth of a
+//! millisecond is a thousand packets. So rates cover a window, and the ledger covers all packets from the first to the
+//! last, when none is under way.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::quantities as q;
 use super::{CpuUse, Generated, Handled, Hop, Limit};
 use crate::class::Direction;
-use crate::quantity::{Declared, Figure, Item, Of, Scalar};
+use crate::quantity::{Declared, Figure, FigureKey, Scalar, Subject};
 use crate::recording::{BlockHop, Ledger, Recording};
 use crate::span::{Span, SpanOf, Stage, StageKind, Times};
 
@@ -21,7 +21,7 @@ pub const LATENCY: &str = "one way";
 
 /// The results of a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct BlockRates {
     /// Duration of the window.
     pub window_ns: u64,
     /// Counters of the generator in the window, by CPU.
@@ -46,7 +46,7 @@ pub const RING_FULL: &str = "ring full (threaded NAPI)";
 /// Share of packets refused by a full ring from which on the rate depends on the ring.
 const OVERRUN: f64 = 0.01;
 
-impl Measured {
+impl BlockRates {
     /// Packets offered per second.
     pub fn offered_pps(&self) -> f64 {
         self.per_second(self.generated.iter().map(|g| g.frames).sum())
@@ -101,13 +101,13 @@ impl Measured {
         cpus.filter(move |c| handles(c.cpu) || !sends(c.cpu))
     }
 
-    /// How busy the path's CPUs were, in CPUs, without what other programs had of them.
+    /// The path's CPU use, in CPUs, without other programs' share.
     pub fn path_busy_cpus(&self) -> f64 {
         let own = |c: &CpuUse| (c.busy - c.others.unwrap_or(0.0)).max(0.0);
         self.path_cpus().map(own).sum()
     }
 
-    /// What other programs had of the path's CPUs, in CPUs; none if that was not measured.
+    /// Other programs' use of the path's CPUs, in CPUs; none if that was not measured.
     pub fn path_others(&self) -> Option<f64> {
         let known: Vec<f64> = self.path_cpus().filter_map(|c| c.others).collect();
         (!known.is_empty()).then(|| known.iter().sum())
@@ -201,11 +201,11 @@ impl Measured {
 
     /// Add it to a block of a recording, by index.
     pub fn add_to(&self, recording: &mut Recording, block: u32) {
-        let mut add = |quantity: &Declared, item: Item, value: f64| {
-            recording.add(Of::Block(block), quantity, item, value);
+        let mut add = |quantity: &Declared, item: FigureKey, value: f64| {
+            recording.add(Subject::Block(block), quantity, item, value);
         };
         for g in &self.generated {
-            let of_cpu = Item::number(g.cpu);
+            let of_cpu = FigureKey::number(g.cpu);
             for (quantity, value) in [
                 (&q::GENERATED, g.frames),
                 (&q::SENT, g.sent),
@@ -217,30 +217,30 @@ impl Measured {
                 add(quantity, of_cpu.clone(), value as f64);
             }
             for (why, n) in &g.refused {
-                add(&q::REFUSED, Item::of(g.cpu, why), *n as f64);
+                add(&q::REFUSED, FigureKey::numbered(g.cpu, why), *n as f64);
             }
         }
         let handled = &self.handled;
         for (cpu, n) in &handled.packets {
-            add(&q::HANDLED, Item::number(*cpu), *n as f64);
+            add(&q::HANDLED, FigureKey::number(*cpu), *n as f64);
         }
         if handled.cpu_unknown > 0 {
-            add(&q::HANDLED_CPU_UNKNOWN, Item::ONLY, handled.cpu_unknown as f64);
+            add(&q::HANDLED_CPU_UNKNOWN, FigureKey::ONLY, handled.cpu_unknown as f64);
         }
-        add(&q::HANDLED_BYTES, Item::ONLY, handled.bytes as f64);
-        add(&q::FOREIGN, Item::ONLY, handled.foreign as f64);
+        add(&q::HANDLED_BYTES, FigureKey::ONLY, handled.bytes as f64);
+        add(&q::FOREIGN, FigureKey::ONLY, handled.foreign as f64);
         for (why, n) in &handled.lost {
-            add(&q::LOST, Item::label(why), *n as f64);
+            add(&q::LOST, FigureKey::label(why), *n as f64);
         }
         if let Some((all, useful)) = handled.polls {
-            add(&q::POLLS, Item::ONLY, all as f64);
-            add(&q::USEFUL_POLLS, Item::ONLY, useful as f64);
+            add(&q::POLLS, FigureKey::ONLY, all as f64);
+            add(&q::USEFUL_POLLS, FigureKey::ONLY, useful as f64);
         }
         for (queue, n) in &self.queues {
-            add(&q::BY_QUEUE, Item::number(*queue), *n as f64);
+            add(&q::BY_QUEUE, FigureKey::number(*queue), *n as f64);
         }
         for c in &self.cpus {
-            let of_cpu = || Item::number(c.cpu);
+            let of_cpu = || FigureKey::number(c.cpu);
             for (quantity, share) in [
                 (&q::BUSY, Some(c.busy)),
                 (&q::BUSY_SECOND, c.second),
@@ -255,8 +255,8 @@ impl Measured {
         }
         match self.limit {
             Limit::NotAsked => {}
-            Limit::Unknown => add(&q::LIMIT, Item::ONLY, f64::NAN),
-            Limit::Pps(limit) => add(&q::LIMIT, Item::ONLY, limit),
+            Limit::Unknown => add(&q::LIMIT, FigureKey::ONLY, f64::NAN),
+            Limit::Pps(limit) => add(&q::LIMIT, FigureKey::ONLY, limit),
         }
         for figure in &self.of_run {
             recording.set_figure(figure.clone());
@@ -276,11 +276,11 @@ impl Measured {
     }
 
     /// All blocks of a recording, in their order.
-    pub fn all_of(recording: &Recording) -> Vec<Measured> {
-        let mut all: Vec<Measured> = recording
+    pub fn all_of(recording: &Recording) -> Vec<BlockRates> {
+        let mut all: Vec<BlockRates> = recording
             .blocks
             .iter()
-            .map(|block| Measured { window_ns: block.duration_ns, ..Measured::default() })
+            .map(|block| BlockRates { window_ns: block.duration_ns, ..BlockRates::default() })
             .collect();
         let takes: Vec<Option<Take>> = (recording.quantities.iter())
             .map(|quantity| {
@@ -338,7 +338,7 @@ impl Measured {
 }
 
 /// Adds a scalar to the results of a block.
-type Take = fn(&mut Measured, &Scalar);
+type Take = fn(&mut BlockRates, &Scalar);
 
 /// A count: whole, and far below 2^53.
 fn count(scalar: &Scalar) -> u64 {
@@ -389,7 +389,7 @@ const TAKES: &[(Declared, Take)] = &[
     (q::BUSY_OTHERS, |m, s| m.cpu(s).others = Some(s.value)),
     (q::STEAL, |m, s| m.cpu(s).steal = s.value),
     (q::SOFTIRQ, |m, s| m.cpu(s).softirq = s.value),
-    (q::LIMIT, |m, s| m.limit = Limit::of(s.value)),
+    (q::LIMIT, |m, s| m.limit = Limit::at_pps(s.value)),
 ];
 
 /// Counters since set-up, as differences over a window.
@@ -443,7 +443,7 @@ impl Since for Handled {
     }
 }
 
-/// The minimum and maximum are those since set-up: those of the difference are unknown.
+/// The minimum and maximum are counted from set-up: for the difference they are unknown.
 fn times_since(now: &Times, before: &Times) -> Times {
     let counted: BTreeMap<u16, u64> = before.buckets.iter().copied().collect();
     let left = |&(bucket, n): &(u16, u64)| {
@@ -464,8 +464,8 @@ mod tests {
     use super::*;
     use crate::recording::{Block, Ledger};
 
-    fn measured() -> Measured {
-        Measured {
+    fn measured() -> BlockRates {
+        BlockRates {
             window_ns: 2_000_000_000,
             generated: vec![Generated {
                 cpu: 1,
@@ -524,7 +524,7 @@ mod tests {
     #[test]
     fn there_and_back() {
         let mut recording = Recording::default();
-        let blocks = [measured(), Measured { window_ns: 5, ..Measured::default() }];
+        let blocks = [measured(), BlockRates { window_ns: 5, ..BlockRates::default() }];
         for (number, block) in blocks.iter().enumerate() {
             recording.blocks.push(Block {
                 arm: 0,
@@ -538,7 +538,7 @@ mod tests {
             });
             block.add_to(&mut recording, number as u32);
         }
-        assert_eq!(Measured::all_of(&recording), blocks);
+        assert_eq!(BlockRates::all_of(&recording), blocks);
     }
 
     /// Check the figures that follow from counts.
@@ -557,12 +557,12 @@ mod tests {
         assert!(m.cpus[0].is_doubtful());
     }
 
-    /// Check that CPU time per packet follows from busy CPUs, however many of them handled packets:
-    /// one that handled a few and idled adds next to nothing.
+    /// Check that CPU time per packet follows from busy CPUs, however many CPUs handled packets: a CPU that handled a
+    /// few and idled adds next to nothing.
     #[test]
     fn cpu_time_is_not_counted_twice() {
         let busy = |cpu: u32, busy: f64| CpuUse { cpu, busy, ..CpuUse::default() };
-        let mut m = Measured {
+        let mut m = BlockRates {
             window_ns: 1_000_000_000,
             cpus: vec![busy(0, 0.01), busy(1, 1.0)],
             ..measured()
@@ -592,11 +592,11 @@ mod tests {
         m.hops[0].dropped = BTreeMap::from([("ENXIO".into(), 100)]);
         let said = m.invalid().unwrap();
         assert_eq!(said, "generator to tx0: none of 100 arrived: ENXIO");
-        assert!(Measured::default().invalid().is_some());
+        assert!(BlockRates::default().invalid().is_some());
     }
 
-    /// Check that there is no rate if a thread's ring was full under maximum load, and that a lower
-    /// load, or few refused packets, count as losses.
+    /// Check that no rate is given if a thread's ring was full under maximum load, and that a lower load, or few
+    /// refused packets, count as losses.
     #[test]
     fn a_full_ring_is_no_rate() {
         let mut m = measured();

@@ -1,11 +1,11 @@
 //! Links: what joins a sender and a receiver.
 //!
-//! Each is declared here, in a row: names, help, errors, and which labs and workloads have it
-//! go by that. What it is made of in a guest is in `crates/lab/src/vm/link.rs`.
+//! Each is declared here, in a row, for names, help, errors, labs and workloads. Its devices in a guest are in
+//! `crates/lab/src/vm/link.rs`.
 
 use super::words;
 
-/// What a link is made of.
+/// The kind of devices that make a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
     /// The loopback device of one namespace.
@@ -18,10 +18,10 @@ pub enum Devices {
     Any,
 }
 
-/// What is said of a link.
+/// The description of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// What it is made of.
+    /// The kind of its devices.
     pub devices: Devices,
     /// Whether generated frames can be sent over it.
     pub frames: bool,
@@ -56,13 +56,13 @@ macro_rules! links {
             /// How they are spelled.
             pub const CREATED_WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// What they are, for help.
+            /// A description of its devices, for help.
             pub(crate) const HELP: &'static str = concat!(
                 "link between sender and receiver",
                 $("; `", $word, "`: ", $about),+
             );
 
-            /// What is said of it.
+            /// The declared facts of the link.
             pub const fn declared(self) -> LinkFacts {
                 match self {
                     $(Link::$variant => $declared,)+
@@ -142,7 +142,7 @@ links! {
 }
 
 impl Link {
-    /// Whether it takes NICs of the machine, of which a guest has one set.
+    /// Whether it uses NICs; a guest has one set of these.
     pub fn has_nics(self) -> bool {
         self.declared().devices == Devices::Nics
     }
@@ -163,7 +163,7 @@ impl Link {
 mod tests {
     use super::*;
 
-    /// Check that a sentence lists what the rows say, in their order.
+    /// Check that a sentence lists the declared links, in their order.
     #[test]
     fn lists() {
         assert_eq!(Link::listed(|link| !link.has_nics()), "lo and veth");

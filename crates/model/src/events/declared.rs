@@ -1,9 +1,9 @@
-//! The events that plumb knows by name: names, help, the reference and `plumb doctor --events` go by
-//! this table. Any other tracepoint of the kernel can be counted as well.
+//! The events that plumb knows by name: this table is the source of names, help, the reference and `plumb doctor
+//! --events`. All other tracepoints of the kernel can be counted, too.
 
 use super::Focus;
 
-/// What counts an event: its number, as include/uapi/linux/perf_event.h has it.
+/// What counts an event: its number in include/uapi/linux/perf_event.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The kernel: `enum perf_sw_ids`.
@@ -36,10 +36,10 @@ impl Source {
     }
 }
 
-/// An event.
+/// An event that plumb has a name for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Its name.
+    /// The first of its names.
     pub name: &'static str,
     /// Its other names.
     pub also: &'static [&'static str],
@@ -47,7 +47,7 @@ pub struct Event {
     pub source: Source,
     /// The subsystem that it is of.
     pub focus: Focus,
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub about: &'static str,
     /// Whether it is counted if nothing is named.
     pub default: bool,
@@ -73,7 +73,7 @@ impl Event {
     }
 }
 
-/// Tracepoints of which perf counts nanoseconds that they report, and not how often they are reached (`__perf_count` in
+/// Tracepoints whose count in perf is the nanoseconds that they report, not the number of hits (`__perf_count` in
 /// include/trace/events/sched.h).
 const OF_TIME: [&str; 5] = [
     "sched:sched_stat_runtime",
@@ -219,7 +219,7 @@ pub static EVENTS: &[Event] = &[
         "compactions of memory begun",
     ),
     Event::tracepoint("migrate:mm_migrate_pages", Focus::Memory, "pages moved"),
-    Event::tracepoint("oom:mark_victim", Focus::Memory, "processes killed for want of memory"),
+    Event::tracepoint("oom:mark_victim", Focus::Memory, "processes killed for lack of memory"),
     Event::tracepoint("tlb:tlb_flush", Focus::Memory, "flushes of the TLB"),
     Event::new(
         "cache-references",

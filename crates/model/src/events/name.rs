@@ -22,17 +22,17 @@ pub enum Mode {
 
 /// What a name asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
-    /// A declared event that is no tracepoint.
+pub enum EventRequest {
+    /// A declared event other than a tracepoint.
     Counter(&'static Event, Mode),
     /// A hardware event by the number that the CPU's manual has: `r1a8`.
     Raw(u64, Mode),
-    /// Tracepoints: a subsystem and a name, both of which may have `*`.
+    /// Tracepoints: a subsystem and a name; both may have `*`.
     Tracepoint(String, String),
     /// Calls of a kernel function, or returns from it: `fentry:NAME`, `fexit:NAME`, or by another
     /// mechanism `kprobe:NAME`, `kretprobe:NAME`.
     Kernel {
-        /// The function.
+        /// The kernel function's symbol.
         function: String,
         /// Whether returns are counted.
         returns: bool,
@@ -42,7 +42,7 @@ pub enum Asked {
     /// Calls of a function of a program or library, or returns from it: `uprobe:FILE:FUNCTION`,
     /// `uretprobe:FILE:FUNCTION`.
     User {
-        /// The file.
+        /// The program or library.
         file: String,
         /// The function, or a file offset in hexadecimal.
         function: String,
@@ -54,23 +54,23 @@ pub enum Asked {
 /// Why a name asks for nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameError {
-    /// There is no such event; the nearest name, if there is one.
+    /// The event is unknown; the nearest name, if any is near.
     Unknown {
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// What was probably meant.
+        /// The probable intention.
         meant: Option<String>,
     },
     /// It is not written as any event.
     Invalid {
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// What was expected.
+        /// The expected form.
         expected: &'static str,
     },
     /// It is not a ratio of two events.
     Ratio {
-        /// What was asked for.
+        /// The given name.
         text: String,
     },
 }
@@ -100,12 +100,12 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-impl Asked {
+impl EventRequest {
     /// What a name asks for.
     ///
     /// # Errors
     /// It is not written as any event, or is the name of none.
-    pub fn parse(name: &str) -> Result<Asked, NameError> {
+    pub fn parse(name: &str) -> Result<EventRequest, NameError> {
         let invalid = |expected| NameError::Invalid { name: name.into(), expected };
         if name.is_empty() || name.len() > MAX_BYTES || name.contains(['\0', '\n']) {
             return Err(invalid("a name like page-faults or block:*"));
@@ -113,12 +113,12 @@ impl Asked {
         if let Some(event) = find(name) {
             return Ok(match event.source.is_tracepoint() {
                 true => tracepoint(event.name).ok_or_else(|| invalid(TRACEPOINT))?,
-                false => Asked::Counter(event, Mode::All),
+                false => EventRequest::Counter(event, Mode::All),
             });
         }
         let Some((first, rest)) = name.split_once(':') else {
             return match raw(name) {
-                Some(config) => Ok(Asked::Raw(config, Mode::All)),
+                Some(config) => Ok(EventRequest::Raw(config, Mode::All)),
                 None => Err(unknown(name)),
             };
         };
@@ -130,18 +130,18 @@ impl Asked {
                         "fentry:FUNCTION or kprobe:FUNCTION, a function of the kernel",
                     ));
                 }
-                return Ok(Asked::Kernel {
+                return Ok(EventRequest::Kernel {
                     function: rest.into(),
                     returns: ["fexit", "kretprobe"].contains(&first),
                     trampoline: ["fentry", "fexit"].contains(&first),
                 });
             }
             "uprobe" | "uretprobe" => {
-                // A path may have colons; a symbol of C has none, one of C++ two at a time.
+                // A path may have colons; a C symbol has none, a C++ symbol two at a time.
                 let rest_of = rest.find(':').map(|at| rest.split_at(at));
                 return match rest_of {
                     Some((file, function)) if !file.is_empty() && function.len() > 1 => {
-                        Ok(Asked::User {
+                        Ok(EventRequest::User {
                             file: file.into(),
                             function: function[1..].into(),
                             returns: first == "uretprobe",
@@ -159,8 +159,8 @@ impl Asked {
             _ => None,
         };
         match (counter, raw(first), mode) {
-            (Some(event), _, Some(mode)) => Ok(Asked::Counter(event, mode)),
-            (_, Some(config), Some(mode)) => Ok(Asked::Raw(config, mode)),
+            (Some(event), _, Some(mode)) => Ok(EventRequest::Counter(event, mode)),
+            (_, Some(config), Some(mode)) => Ok(EventRequest::Raw(config, mode)),
             (Some(_), ..) => {
                 Err(invalid("`:u` (only in programs) or `:k` (only in the kernel) after it"))
             }
@@ -171,8 +171,8 @@ impl Asked {
 
 /// The name of an event where the current directory is another: a program's file by its full path.
 pub fn within(name: &str, folder: &Path) -> String {
-    match Asked::parse(name) {
-        Ok(Asked::User { file, function, .. }) => {
+    match EventRequest::parse(name) {
+        Ok(EventRequest::User { file, function, .. }) => {
             let kind = name.split(':').next().unwrap_or_default();
             // As files are named in guests.
             let parts = folder.join(file);
@@ -197,26 +197,26 @@ pub fn with_mode(name: &str) -> Option<(&'static Event, Mode)> {
     if let Some(event) = find(name) {
         return Some((event, Mode::All));
     }
-    match Asked::parse(name) {
-        Ok(Asked::Counter(event, mode)) => Some((event, mode)),
+    match EventRequest::parse(name) {
+        Ok(EventRequest::Counter(event, mode)) => Some((event, mode)),
         _ => None,
     }
 }
 
 const TRACEPOINT: &str = "SUBSYSTEM:TRACEPOINT, like block:block_rq_issue or block:*";
 
-/// `r` and the number in hexadecimal, as perf has it.
+/// `r` and the number in hexadecimal, as in perf.
 fn raw(name: &str) -> Option<u64> {
     let digits = name.strip_prefix('r')?;
     let hexadecimal = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit());
     hexadecimal.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-fn tracepoint(name: &str) -> Option<Asked> {
+fn tracepoint(name: &str) -> Option<EventRequest> {
     let (subsystem, name) = name.split_once(':')?;
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-*?".contains(c);
     let good = |word: &str| !word.is_empty() && word.chars().all(fits);
-    (good(subsystem) && good(name)).then(|| Asked::Tracepoint(subsystem.into(), name.into()))
+    (good(subsystem) && good(name)).then(|| EventRequest::Tracepoint(subsystem.into(), name.into()))
 }
 
 fn unknown(name: &str) -> NameError {
@@ -266,14 +266,14 @@ impl Ratio {
     /// From `A/B`, both one event each.
     ///
     /// # Errors
-    /// It is not written so, or there is no such event.
+    /// The syntax is wrong, or the event is unknown.
     pub fn parse(text: &str) -> Result<Ratio, NameError> {
         let invalid = || NameError::Ratio { text: text.into() };
         // Files of uprobes have slashes: the second event begins where both sides are events.
         let splits = text.match_indices('/').map(|(at, _)| text.split_at(at));
         let mut unknown = None;
         for (over, under) in splits {
-            match (Asked::parse(over), Asked::parse(&under[1..])) {
+            match (EventRequest::parse(over), EventRequest::parse(&under[1..])) {
                 (Ok(a), Ok(b)) if a.is_one() && b.is_one() => {
                     return Ok(Ratio { over: canonical(over), under: canonical(&under[1..]) });
                 }
@@ -286,11 +286,11 @@ impl Ratio {
     }
 }
 
-impl Asked {
+impl EventRequest {
     /// Whether it is a single event.
     fn is_one(&self) -> bool {
         match self {
-            Asked::Tracepoint(subsystem, name) => {
+            EventRequest::Tracepoint(subsystem, name) => {
                 !format!("{subsystem}{name}").contains(['*', '?'])
             }
             _ => true,
@@ -313,7 +313,7 @@ mod tests {
         for event in EVENTS {
             for name in [event.name].iter().chain(event.also) {
                 assert_eq!(find(name).map(|e| e.name), Some(event.name), "{name}");
-                assert!(Asked::parse(name).is_ok(), "{name}");
+                assert!(EventRequest::parse(name).is_ok(), "{name}");
             }
             assert!(!event.about.is_empty());
             assert_eq!(event.name.contains(':'), event.source.is_tracepoint());
@@ -323,8 +323,8 @@ mod tests {
     /// Check names of all kinds, with modes.
     #[test]
     fn names() {
-        let counter = |name: &str, mode| match Asked::parse(name).unwrap() {
-            Asked::Counter(event, found) => {
+        let counter = |name: &str, mode| match EventRequest::parse(name).unwrap() {
+            EventRequest::Counter(event, found) => {
                 assert_eq!(found, mode, "{name}");
                 event.name
             }
@@ -341,41 +341,48 @@ mod tests {
         for name in ["r1a8:u", "uprobe:./a:u", "block:block_rq_issue:u", "nothing:k"] {
             assert_eq!(with_mode(name), None, "{name}");
         }
-        assert_eq!(Asked::parse("r1a8"), Ok(Asked::Raw(0x1a8, Mode::All)));
-        assert_eq!(Asked::parse("r00c0:u"), Ok(Asked::Raw(0xc0, Mode::User)));
-        let tracepoint = |s: &str, n: &str| Ok(Asked::Tracepoint(s.into(), n.into()));
-        assert_eq!(Asked::parse("block:*"), tracepoint("block", "*"));
-        assert_eq!(Asked::parse("*:*_issue"), tracepoint("*", "*_issue"));
-        assert_eq!(Asked::parse("sched:sched_switch"), tracepoint("sched", "sched_switch"));
+        assert_eq!(EventRequest::parse("r1a8"), Ok(EventRequest::Raw(0x1a8, Mode::All)));
+        assert_eq!(EventRequest::parse("r00c0:u"), Ok(EventRequest::Raw(0xc0, Mode::User)));
+        let tracepoint = |s: &str, n: &str| Ok(EventRequest::Tracepoint(s.into(), n.into()));
+        assert_eq!(EventRequest::parse("block:*"), tracepoint("block", "*"));
+        assert_eq!(EventRequest::parse("*:*_issue"), tracepoint("*", "*_issue"));
+        assert_eq!(EventRequest::parse("sched:sched_switch"), tracepoint("sched", "sched_switch"));
         let kernel = |function: &str, returns| {
-            Ok(Asked::Kernel { function: function.into(), returns, trampoline: false })
+            Ok(EventRequest::Kernel { function: function.into(), returns, trampoline: false })
         };
         assert_eq!(
-            Asked::parse("fexit:tcp_sendmsg"),
-            Ok(Asked::Kernel { function: "tcp_sendmsg".into(), returns: true, trampoline: true })
+            EventRequest::parse("fexit:tcp_sendmsg"),
+            Ok(EventRequest::Kernel {
+                function: "tcp_sendmsg".into(),
+                returns: true,
+                trampoline: true
+            })
         );
         let folder = Path::new("/home/me/../you");
         assert_eq!(within("uprobe:./a/x:f", folder), "uprobe:/home/you/a/x:f");
         assert_eq!(within("uretprobe:/x:f", folder), "uretprobe:/x:f");
         assert_eq!(within("page-faults", folder), "page-faults");
-        assert_eq!(Asked::parse("kprobe:tcp_sendmsg"), kernel("tcp_sendmsg", false));
-        assert_eq!(Asked::parse("kretprobe:f.isra.0"), kernel("f.isra.0", true));
+        assert_eq!(EventRequest::parse("kprobe:tcp_sendmsg"), kernel("tcp_sendmsg", false));
+        assert_eq!(EventRequest::parse("kretprobe:f.isra.0"), kernel("f.isra.0", true));
         assert_eq!(
-            Asked::parse("uprobe:/lib/libc.so.6:malloc"),
-            Ok(Asked::User {
+            EventRequest::parse("uprobe:/lib/libc.so.6:malloc"),
+            Ok(EventRequest::User {
                 file: "/lib/libc.so.6".into(),
                 function: "malloc".into(),
                 returns: false
             })
         );
         assert_eq!(
-            Asked::parse("uretprobe:a.out:std::f"),
-            Ok(Asked::User { file: "a.out".into(), function: "std::f".into(), returns: true })
+            EventRequest::parse("uretprobe:a.out:std::f"),
+            Ok(EventRequest::User {
+                file: "a.out".into(),
+                function: "std::f".into(),
+                returns: true
+            })
         );
     }
 
-    /// Check that what is written as no event is refused, and says what was expected; and that an
-    /// unknown one offers the nearest.
+    /// Check that malformed names are refused with the expected form, and that an unknown event offers the nearest.
     #[test]
     fn wrong_names() {
         for wrong in [
@@ -393,7 +400,7 @@ mod tests {
             "uprobe:/bin/ls:",
             "uprobe::f",
         ] {
-            let error = Asked::parse(wrong).unwrap_err();
+            let error = EventRequest::parse(wrong).unwrap_err();
             assert!(matches!(error, NameError::Invalid { .. }), "{wrong}");
             assert!(error.to_string().contains("; expected"), "{wrong}");
         }
@@ -404,7 +411,7 @@ mod tests {
             ("rzz", None),
             ("nothing-of-the-kind", None),
         ] {
-            let error = Asked::parse(wrong).unwrap_err();
+            let error = EventRequest::parse(wrong).unwrap_err();
             let NameError::Unknown { meant: found, .. } = &error else {
                 panic!("{wrong}: {error}");
             };
@@ -412,7 +419,7 @@ mod tests {
         }
     }
 
-    /// Check ratios, also of files with slashes, and what is none.
+    /// Check ratios, also of files with slashes, and malformed ones.
     #[test]
     fn ratios() {
         let ratio = Ratio::parse("faults/cs").unwrap();

@@ -1,6 +1,5 @@
-//! Which settings can have an effect: for every knob, the lab, link and load under which it can
-//! change how a packet is processed. If a setting could not have an effect, that it made no
-//! difference says nothing about it.
+//! Which settings can have an effect: for every knob, the lab, link and load under which it can change how a packet is
+//! processed. If a setting could not have an effect, a measurement without a difference is no evidence about it.
 //!
 //! Evidence from the kernel takes precedence: a function of [`proof`] that packets entered
 //! proves that a setting had an effect.
@@ -30,7 +29,7 @@ words! {
 /// An arm, and the conditions that its packets are sent under.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// The arm.
+    /// The arm whose settings are checked.
     pub arm: &'a Arm,
     /// How its packets are sent.
     pub load: Load,
@@ -43,7 +42,7 @@ pub struct Scene<'a> {
 pub struct Idle {
     /// Its name: "gro", "mtu", "net.ipv4.tcp_sack".
     pub knob: String,
-    /// The reason.
+    /// Why it could not act, in words for the user.
     pub why: String,
 }
 
@@ -78,8 +77,7 @@ const RULES: &[(&str, Rule)] = &[
     ("xps_cpus", |scene, _| among_cpus(scene)),
 ];
 
-/// The rules that ask for no more than the arm and its machine: those for a command, of which it is not known what
-/// it sends.
+/// The rules that need only the arm and its machine. They also apply to a command, whose packets are unknown.
 const OF_ANY_LOAD: &[&str] = &["channels.", "coalesce.", "napi_defer_hard_irqs", "xps_cpus"];
 
 /// Kernel functions that are called only if a setting has an effect.
@@ -167,10 +165,11 @@ pub fn idle(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
     idle
 }
 
-/// What of an arm's rules no packet was evaluated by, where others are: chains, and states of connections.
+/// The parts of an arm's rules that evaluated no packet while others did: chains, and states of connections.
 fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<String, String> {
     let mut idle = BTreeMap::new();
-    let Some(Ruleset { nft: Nft::Text { rules, .. }, within }) = Ruleset::of(scene.arm) else {
+    let Some(Ruleset { nft: Nft::Text { rules, .. }, within }) = Ruleset::from_arm(scene.arm)
+    else {
         return idle;
     };
     if matches!(scene.arm.proto, Proto::Command | Proto::Work) {
@@ -183,7 +182,7 @@ fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
         let hook = chain.hook.parse::<Hook>().ok();
         let functions = chain.functions();
         let why = match was_entered(functions) {
-            // One function is of all hooks.
+            // One function serves all hooks.
             Some(true) | None if hook.is_some_and(|hook| !passed.contains(&hook)) => {
                 format!("no packet passes {}", chain.hook)
             }
@@ -198,7 +197,7 @@ fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
         };
         idle.insert(format!("nft chain {}", chain.name), why);
     }
-    // Of a flow the kernel calls established what it saw packets of both ways of (nf_conntrack_in).
+    // The kernel calls a flow established if it saw packets in both directions (nf_conntrack_in).
     if scene.arm.proto == Proto::Udp && chains::has_word(&rules, "established") {
         let why = "nothing answers UDP here, so the state of all its packets is new; use tcp, or raw (ping)";
         idle.insert("nft ct state established".into(), why.into());
@@ -334,7 +333,7 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     let (true, Ok(usecs)) = (setting == Coalescing::RxUsecs.as_str(), usecs.parse::<u32>()) else {
         return Ok(());
     };
-    let ends = Ends::of(scene.arm, "coalesce_in");
+    let ends = Ends::from_arm(scene.arm, "coalesce_in");
     let sides = [Side::Tx, Side::Rx].into_iter().filter(|side| ends.has(*side));
     let links: Vec<Link> = sides.map(|side| link_of(scene.arm, side)).collect();
     let emulated = |link: &Link| [Link::E1000, Link::E1000e].contains(link);
@@ -344,8 +343,8 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     if scene.level("throttle") == Some("off") {
         return Err("with throttle off QEMU's e1000 delays no interrupt".into());
     }
-    // With MSI-X, e1000_intr_msix_rx() in drivers/net/ethernet/intel/e1000e/netdev.c writes what its dynamic mode
-    // last wanted over the interval of what is received; those of the other interrupts stay as they were set.
+    // With MSI-X, e1000_intr_msix_rx() in drivers/net/ethernet/intel/e1000e/netdev.c overwrites the interval of receive
+    // interrupts with the last target of its dynamic mode; the other interrupts keep their setting.
     let modes = scene.level("module_options.e1000e").unwrap_or_default();
     let is_msix = !["IntMode=0", "IntMode=1"].iter().any(|mode| modes.contains(mode));
     if links.contains(&Link::E1000e) && is_msix {
@@ -367,7 +366,7 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     let of_sender = |option: &str| options.split_whitespace().any(|word| word == option);
     let is_free = of_sender("TxIntDelay=0") || of_sender("TxAbsIntDelay=0");
     let all_free = is_free && {
-        let with_options = Ends::of(scene.arm, "module_options_in");
+        let with_options = Ends::from_arm(scene.arm, "module_options_in");
         [Side::Tx, Side::Rx].into_iter().all(|side| !ends.has(side) || with_options.has(side))
     };
     match usecs > LEAST_USECS && links.contains(&Link::E1000) && !all_free {
@@ -380,8 +379,7 @@ fn coalesce(scene: &Scene<'_>, setting: &str) -> Can {
     }
 }
 
-/// What is said of a veth without GRO: it has NAPI with it (veth_set_features, drivers/net/veth.c), and no GRO by
-/// default.
+/// The note on a veth without GRO: it has NAPI with it (veth_set_features, drivers/net/veth.c), and no GRO by default.
 pub const NO_NAPI: &str = "has no NAPI without GRO; turn offload gro on";
 
 fn polled(scene: &Scene<'_>) -> Can {
@@ -403,7 +401,7 @@ fn deferral(scene: &Scene<'_>) -> Can {
 }
 
 fn mtu(scene: &Scene<'_>) -> Can {
-    // Drivers of NICs choose by it how they receive: e1000_change_mtu, say.
+    // Drivers of NICs choose by it how to receive, as in e1000_change_mtu.
     if scene.arm.link.has_nics() {
         return Ok(());
     }
@@ -456,7 +454,7 @@ const ORDER_A_QUEUE: &[&str] = &[
 const HOLD_BACK: &[&str] = &["bandwidth", "maxrate", "rate"];
 
 fn qdisc(scene: &Scene<'_>) -> Can {
-    let Some(qdisc) = Qdisc::of(scene.arm) else {
+    let Some(qdisc) = Qdisc::from_arm(scene.arm) else {
         return Ok(());
     };
     let (kind, two_ends) = (qdisc.kind(), scene.arm.link != Link::Lo);
@@ -471,7 +469,7 @@ fn qdisc(scene: &Scene<'_>) -> Can {
 }
 
 fn nft(scene: &Scene<'_>) -> Can {
-    let Some(ruleset) = Ruleset::of(scene.arm) else {
+    let Some(ruleset) = Ruleset::from_arm(scene.arm) else {
         return Ok(());
     };
     let hooks = match &ruleset.nft {
@@ -503,7 +501,7 @@ fn nft(scene: &Scene<'_>) -> Can {
 /// Whether each packet that passes a hook of the rules reaches them. NAT chains see only the
 /// first packet of a flow; flow tables likewise.
 fn filters_only(scene: &Scene<'_>) -> bool {
-    match Ruleset::of(scene.arm).map(|ruleset| ruleset.nft) {
+    match Ruleset::from_arm(scene.arm).map(|ruleset| ruleset.nft) {
         Some(Nft::NeverMatching(_)) => true,
         Some(Nft::Text { rules, .. }) => {
             let mut words = rules.split(|c: char| !c.is_alphanumeric());
@@ -538,7 +536,8 @@ fn hooks(rules: &str) -> Option<Vec<Hook>> {
     named.map(|pair| pair[1].parse().ok()).collect()
 }
 
-/// Sysctls by prefix, and what each needs to have an effect. Documentation/networking/ip-sysctl.rst of the kernel says what each does.
+/// Sysctls by prefix, and what each needs to have an effect. The kernel describes them in
+/// Documentation/networking/ip-sysctl.rst.
 const SYSCTLS: &[(&str, Needs)] = &[
     ("net.core.netdev_max_backlog", Needs::Queue),
     ("net.core.somaxconn", Needs::Connecting),

@@ -1,4 +1,4 @@
-//! What an experiment compares: the arms of its file and of its figures.
+//! The arms of an experiment: its file's and its figures'.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::recording::Arm;
 
 const MODULE: &str = "module";
 
-/// What an arm says of its guest's kernel.
+/// The kernel of an arm's guest, as the arm sets it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArmKernel {
     /// Its name in the catalogue.
@@ -19,10 +19,20 @@ pub struct ArmKernel {
 }
 
 impl ArmKernel {
-    /// That of an arm.
-    pub fn of(arm: &Arm) -> Self {
+    /// The kernel of an arm.
+    pub fn from_arm(arm: &Arm) -> Self {
         let knob = |key: &str| arm.knobs.get(key).map_or("", String::as_str);
         ArmKernel { name: knob("kernel").to_owned(), arch: Arch::named(knob("arch")) }
+    }
+}
+
+impl Knobs {
+    /// The arm with these settings, for frames.
+    ///
+    /// # Errors
+    /// See [`BenchArm::from_levels`].
+    pub fn bench_arm(&self) -> Result<BenchArm, (&'static str, String)> {
+        BenchArm::from_levels(&|key| self.level(key))
     }
 }
 
@@ -48,9 +58,11 @@ impl Experiment {
 
     /// Every place that may name a module's file, with the kernels of the arms that it may be for.
     pub fn modules_mut(&mut self) -> Vec<(BTreeSet<ArmKernel>, &mut String)> {
-        let all: BTreeSet<ArmKernel> = self.arms().iter().map(ArmKernel::of).collect();
+        let all: BTreeSet<ArmKernel> = self.arms().iter().map(ArmKernel::from_arm).collect();
         let of_named: Vec<ArmKernel> = (self.arms.iter())
-            .map(|named| ArmKernel::of(&self.arm_of(named.knobs.over(&self.knobs), String::new())))
+            .map(|named| {
+                ArmKernel::from_arm(&self.arm_of(named.knobs.over(&self.knobs), String::new()))
+            })
             .collect();
         let mut places = Vec::new();
         places.extend(self.knobs.text_mut(MODULE).map(|text| (all.clone(), text)));
@@ -69,8 +81,8 @@ impl Experiment {
         places
     }
 
-    /// Whether there are arms beside those of figures: where a figure shows them, or there
-    /// is none, or they are written out.
+    /// Whether there are arms beside the figures' own: where a figure shows them, or no figure exists, or they are
+    /// written out.
     fn has_arms(&self) -> bool {
         let shown = self.figures.is_empty() || self.figures.iter().any(|f| !f.has_arms());
         shown || !self.arms.is_empty()
@@ -84,8 +96,7 @@ impl Experiment {
         (fixed, vary)
     }
 
-    /// The arms, each with every knob set: those of the file, then those of figures that
-    /// are not among them.
+    /// The arms, each with every knob set: the file's arms, then the arms that only figures have.
     pub fn arms(&self) -> Vec<Arm> {
         if self.workload.kind == Kind::Frames {
             let all = self.named_bench_arms().unwrap_or_default();
@@ -93,7 +104,7 @@ impl Experiment {
         }
         match self.workload.kind {
             Kind::Traffic => return Vec::new(),
-            // There is nothing to set: what is there is measured.
+            // Nothing can be set: the data path is measured as it is.
             Kind::Work if !self.has_knobs() => return Vec::new(),
             _ => {}
         }
@@ -165,8 +176,8 @@ impl Experiment {
         Ok(named.into_iter().map(|(_, arm)| arm).collect())
     }
 
-    /// The arms of frames, each with its arm in the recording. Those of `[[arm]]` have their own
-    /// names, the others are named after their levels.
+    /// The arms of frames, each with its arm in the recording. Arms of `[[arm]]` have their own names, the others are
+    /// named after their levels.
     fn named_bench_arms(&self) -> Result<Vec<(Arm, BenchArm)>, (&'static str, String)> {
         let mut arms = self.own_bench_arms()?;
         for figure in self.figures.iter().filter(|figure| figure.has_arms()) {
@@ -233,8 +244,7 @@ fn bench_arms((fixed, vary): &(Knobs, Vary)) -> Result<Vec<BenchArm>, (&'static 
 mod tests {
     use super::*;
 
-    /// Check that a module is for the kernel of its own arm, and one that is set for all arms for those of
-    /// all.
+    /// Check that a module is for the kernel of its own arm, and a module set for all arms for the kernels of all.
     #[test]
     fn kernels_of_modules() {
         let of = |text: &str| {
@@ -254,7 +264,7 @@ mod tests {
         let expected =
             [(own.clone(), "usbnet".to_owned()), (arm64.clone(), "usbnet+a.patch".to_owned())];
         assert_eq!(of(both), expected);
-        // The arm's own settings go before those of all.
+        // The arm's own settings take precedence over the common ones.
         let inherited = format!("[knobs]\narch = \"arm64\"\n{both}");
         assert_eq!(of(&inherited)[0].0, arm64);
         let set = "[knobs]\nmodule = \"usbnet\"\n[vary]\narch = [\"x86-64\", \"arm64\"]\n";

@@ -1,8 +1,8 @@
-//! What an experiment builds on this machine before anything is measured.
+//! Builds of an experiment on this machine, before anything is measured.
 
 use serde::{Deserialize, Serialize};
 
-use super::workload::Wrong;
+use super::error::Wrong;
 
 /// Limit, so that an experiment can be read before it is run.
 const MAX_COMMANDS: usize = 32;

@@ -69,7 +69,7 @@ pub(super) fn has_word(rules: &str, word: &str) -> bool {
 /// All of some rules.
 pub(super) fn base_chains(rules: &str) -> Vec<BaseChain> {
     let mut chains = Vec::new();
-    // What is open: the names of tables and chains, nothing of other blocks.
+    // The open blocks: the names of tables and chains, nothing of others.
     let mut open: Vec<Option<String>> = Vec::new();
     let mut statement: Vec<&str> = Vec::new();
     for token in tokens(rules) {
@@ -121,10 +121,10 @@ fn opened(statement: &[&str], outside: Option<&str>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(rules: &str) -> Vec<String> {
+    fn chain_lines(rules: &str) -> Vec<String> {
         let chains = base_chains(rules).into_iter();
-        let told = chains.map(|chain| format!("{}: {} {}", chain.name, chain.kind, chain.hook));
-        told.collect()
+        let lines = chains.map(|chain| format!("{}: {} {}", chain.name, chain.kind, chain.hook));
+        lines.collect()
     }
 
     /// Check that base chains are found in both forms, and nothing in comments, texts, sets or other chains.
@@ -143,11 +143,11 @@ mod tests {
             "ip nat post: nat postrouting",
             "netdev t in: filter ingress",
         ];
-        assert_eq!(told(rules), expected);
+        assert_eq!(chain_lines(rules), expected);
         assert!(has_word(rules, "established") && !has_word(rules, "forward"));
         for wrong in ["}}}{{{", "\"", "chain {", "type filter hook output", "table é { chain ü {"]
         {
-            assert!(told(wrong).is_empty(), "{wrong}");
+            assert!(chain_lines(wrong).is_empty(), "{wrong}");
         }
     }
 

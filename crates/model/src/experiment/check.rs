@@ -1,4 +1,4 @@
-//! What an experiment has to keep to: its tables, and which go together.
+//! The constraints on an experiment: its tables, and which go together.
 
 mod arms;
 
@@ -6,11 +6,11 @@ pub use arms::check_arm;
 
 use super::error::Mistake;
 use super::{Experiment, Kind, Lab};
+use crate::calls::TIMED;
 use crate::events;
 use crate::quantity::Declared;
 use crate::spans;
 use crate::timing::{INSTRUCTIONS, SAMPLED};
-use crate::trace::TIMED;
 
 /// Check that a recording can have this name.
 fn check_name(name: &str) -> Result<(), (&'static str, String)> {
@@ -76,7 +76,7 @@ impl Experiment {
         let workload = &self.workload;
         let both = workload.duration.is_some() && workload.packets.is_some();
         if both && workload.kind == Kind::Packets && self.lab != Lab::Vm {
-            let why = "duration can't be combined with packets in this lab, where blocks end after so many; \
+            let why = "duration can't be combined with packets in this lab, where packets end a block; \
                        leave packets out";
             return Err(("duration", why.to_string()).into());
         }

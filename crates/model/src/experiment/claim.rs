@@ -13,10 +13,10 @@ pub use only_if::OnlyIf;
 
 use super::error::Mistake;
 use super::shares::check_chain;
-use super::trace::Condition;
 use super::{Experiment, Kind, Knobs};
 use crate::bench::DataPath;
 use crate::class::{Class, words};
+use crate::condition::Condition;
 use crate::recording::Arm;
 
 words! {
@@ -59,7 +59,7 @@ macro_rules! claims {
                 /// Its name in the conclusion.
                 #[serde(default)]
                 name: Option<String>,
-                /// The statement.
+                /// The claim as a sentence.
                 says: String,
                 /// The quantity; none for the first of the instrument.
                 #[serde(default)]
@@ -69,7 +69,7 @@ macro_rules! claims {
         }
 
         impl Claim {
-            /// The statement.
+            /// The claim as a sentence.
             pub fn says(&self) -> &str {
                 match self { $(Claim::$kind { says, .. } => says,)* }
             }
@@ -91,9 +91,9 @@ claims! {
     /// A layer costs nearly the same in every class: largest over smallest is
     /// at most `within_ratio`.
     Alike {
-        /// The layer.
+        /// The layer, as the rules name it.
         layer: String,
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The maximum ratio.
@@ -105,9 +105,9 @@ claims! {
     /// A layer's cost differs between classes: largest over smallest is more
     /// than `beyond_ratio`.
     Unlike {
-        /// The layer.
+        /// The layer, as the rules name it.
         layer: String,
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The ratio that has to be exceeded.
@@ -116,8 +116,7 @@ claims! {
         #[serde(default)]
         arm: Option<String>,
     }
-    /// In every class, the layers of `of` together cost at most `within_ratio` of
-    /// what those of `than` do.
+    /// In every class, the layers of `of` together cost at most `within_ratio` of what the layers of `than` do.
     Smaller {
         /// The layers that are claimed to be small.
         of: Vec<String>,
@@ -125,7 +124,7 @@ claims! {
         than: Vec<String>,
         /// The maximum ratio, at most 1.
         within_ratio: f64,
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The arm; none for the first that has the class.
@@ -137,7 +136,7 @@ claims! {
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The arm; none for the first that has the class.
@@ -147,7 +146,7 @@ claims! {
     /// The cost is linear in a numeric knob: a fixed part, and a part for each unit of the
     /// knob.
     Linear {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The knob, by its name in a recording ("size_bytes", "nft.rules").
@@ -180,7 +179,7 @@ claims! {
     }
     /// Compare an arm with another.
     Compare {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The arm compared.
@@ -194,7 +193,7 @@ claims! {
         /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
-        /// Only what is below a function: names from the outermost inwards, separated by `;`.
+        /// Only costs below a function: names from the outermost inwards, separated by `;`.
         #[serde(default)]
         below: Option<String>,
         /// The stage; none for all.
@@ -203,26 +202,26 @@ claims! {
         /// The expected relation; none to show the difference only.
         #[serde(default)]
         is: Option<Relation>,
-        /// The smallest ratio of the arm's cost to that of the other, instead of a relation.
+        /// The smallest ratio of the arm's cost to the other arm's, instead of a relation.
         #[serde(default)]
         at_least: Option<f64>,
-        /// The largest.
+        /// The largest ratio, instead of a relation.
         #[serde(default)]
         at_most: Option<f64>,
         /// Instead of both, how far from 1 the ratio may be.
         #[serde(default)]
         within_percent: Option<f64>,
-        /// What both arms need to have, for the claim to be about them.
+        /// The conditions on both arms, for the claim to apply.
         #[serde(default)]
         only_if: Option<OnlyIf>,
-        /// The ratio that was published, to be shown beside ours.
+        /// The published ratio, shown beside ours.
         #[serde(default)]
         published: Option<f64>,
     }
     /// The cost is equal in all arms: to the instruction, or without a significant difference
     /// between blocks.
     Unchanged {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The layer; none for the whole path.
@@ -231,7 +230,7 @@ claims! {
         /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
-        /// Only what is below a function: names from the outermost inwards, separated by `;`.
+        /// Only costs below a function: names from the outermost inwards, separated by `;`.
         #[serde(default)]
         below: Option<String>,
         /// The stage; none for all.
@@ -246,7 +245,7 @@ claims! {
     }
     /// Show the functions with the largest differences between two arms.
     ChangedBy {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The arm compared.
@@ -258,10 +257,10 @@ claims! {
         #[serde(default)]
         top: Option<usize>,
     }
-    /// A setting pays from some value of another quantity on, and not below it. Arms are paired that differ in this
-    /// setting alone, and put in order of what `by` was without it.
+    /// A setting pays from some value of another quantity on, and not below it. Pairs of arms that differ in this
+    /// setting alone are ordered by `by` without it.
     TurningPoint {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The knob, by its name in a recording ("offload.tso").
@@ -279,16 +278,17 @@ claims! {
         #[serde(default)]
         at_most: Option<f64>,
     }
-    /// Over arms with a number for a knob, in their order, a quantity goes as `is` says: it falls, and then it rises.
+    /// Over arms with a number for a knob, in their order, a quantity follows the legs of `is`, such as falling and
+    /// then rising.
     Course {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The knob, by its name in a recording ("buffer").
         knob: String,
         /// Its ways, in turns.
         is: Vec<Leg>,
-        /// By how much it has to come back to have turned, percent.
+        /// The reversal that counts as a turn, in percent.
         #[serde(default = "one_percent")]
         beyond_percent: f64,
         /// The arms; none for all that have the knob.
@@ -297,7 +297,7 @@ claims! {
     }
     /// Show the arms in order of cost, the cheapest first.
     Ranking {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
         /// The layer; none for the whole path.
@@ -306,7 +306,7 @@ claims! {
         /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
-        /// Only what is below a function: names from the outermost inwards, separated by `;`.
+        /// Only costs below a function: names from the outermost inwards, separated by `;`.
         #[serde(default)]
         below: Option<String>,
         /// The stage; none for all.
@@ -316,15 +316,14 @@ claims! {
         #[serde(default)]
         arms: Vec<String>,
     }
-    /// Every traced call in these arms, or most of them, is as `have` says; needs `[trace]` with arguments, and room for
-    /// all calls.
+    /// All or most traced calls in these arms meet `have`; needs `[trace]` with arguments, and room for all calls.
     Calls {
-        /// The classes.
+        /// Protocols and directions, at least one except for frames and two hosts.
         #[serde(default)]
         classes: Vec<Class>,
-        /// The arms.
+        /// The arms with traced calls, at least one.
         arms: Vec<String>,
-        /// What holds for each call.
+        /// The condition on each call.
         have: Condition,
         /// In at least this share of the calls; none for all of them.
         #[serde(default)]
@@ -336,7 +335,7 @@ claims! {
         /// The figure whose arms are compared; none for all arms.
         #[serde(default)]
         figure: Option<String>,
-        /// The path.
+        /// The data path that is claimed to have more.
         path: DataPath,
         /// The data path to compare with.
         than: DataPath,
@@ -349,7 +348,7 @@ claims! {
         /// The figure; none for all arms.
         #[serde(default)]
         figure: Option<String>,
-        /// The path.
+        /// The data path that is claimed to be busy.
         path: DataPath,
         /// Only arms with these levels.
         #[serde(default, rename = "where")]
@@ -363,7 +362,7 @@ claims! {
         /// The figure; none for all arms.
         #[serde(default)]
         figure: Option<String>,
-        /// The path.
+        /// The data path whose CPU use is claimed to grow.
         path: DataPath,
         /// Only arms with these levels.
         #[serde(default, rename = "where")]
@@ -553,7 +552,7 @@ impl Experiment {
         if let Some(below) = claim.below() {
             check_chain("below", below)?;
         }
-        // Those of a scan are added to these.
+        // The arms of a scan come on top of these.
         claim.check_turning_point(arms, self.scan.is_some())?;
         claim.check_course(arms, self.scan.is_some())?;
         // The arms of a scan are unknown before its settings are listed.
@@ -586,7 +585,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Check that what a claim says of calls is traced.
+    /// Check that the calls of a claim are traced, with the arguments that it uses.
     fn check_calls(&self, have: &Condition) -> Result<(), Mistake> {
         let why = match &self.trace {
             None => "claims about calls need [trace], with the function",

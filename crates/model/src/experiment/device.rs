@@ -1,5 +1,4 @@
-//! What sends, if it is not a socket: the emulated device of the receiver, which hands its driver
-//! frames as if they had come by its cable.
+//! A sender other than a socket: the receiver's emulated device, which hands its driver frames as if from its cable.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +6,7 @@ use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 
 words! {
-    /// What sends the packets of an arm.
+    /// The sender of an arm's packets.
     Sender, "sender",
     /// A socket, at the other end of the link.
     Socket = "socket",
@@ -16,7 +15,7 @@ words! {
 }
 
 words! {
-    /// What is wrong with the frames that a device hands to its driver.
+    /// A defect of the frames that a device hands to its driver.
     RxFault, "fault",
     /// Nothing: the driver passes them on.
     None = "none",
@@ -29,7 +28,7 @@ words! {
 /// Most frames in a transfer: a LAN9512 holds some 20 KiB of them.
 pub(super) const MAX_PER_TRANSFER: u32 = 16;
 
-/// Check that an arm whose device does not send has none of its settings.
+/// Check that an arm whose device does not send lacks its settings.
 pub(super) fn check_without(arm: &Arm) -> Result<(), (&'static str, String)> {
     let is_fault = arm.read("rx_fault").unwrap_or(RxFault::None) != RxFault::None;
     match is_fault {
@@ -45,7 +44,7 @@ const MAX_PAYLOAD_BYTES: u32 = 1_472;
 /// Frames that a device hands to its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FromDevice {
-    /// What is wrong with them.
+    /// The defect of the frames.
     pub fault: RxFault,
     /// How many there are in one USB transfer.
     pub per_transfer: u32,
@@ -53,7 +52,7 @@ pub struct FromDevice {
 
 impl FromDevice {
     /// The frames of an arm, if its device sends.
-    pub fn of(arm: &Arm) -> Option<FromDevice> {
+    pub fn from_arm(arm: &Arm) -> Option<FromDevice> {
         let sender = arm.read("sender").unwrap_or(Sender::Socket);
         (sender == Sender::Device).then(|| FromDevice {
             fault: arm.read("rx_fault").unwrap_or(RxFault::None),

@@ -1,4 +1,7 @@
-//! Disks of guests, and the queues of their block devices: what knobs say of them.
+//! Disks of guests, and the queues of their block devices: their knobs.
+//!
+//! `netplumb_lab::vm::disk` makes the disk in the guest; the steps there before a command are in `setup.rs` here and
+//! `guest/disk.rs` of `netplumb_agent`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +9,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::knobs::Bytes;
-use super::machine;
 use crate::class::words;
 use crate::recording::Arm;
 use crate::text::nanoseconds;
@@ -16,7 +18,7 @@ words! {
     DiskDevice, "disk device",
     /// In the guest's memory, with a queue and an I/O scheduler, whose requests complete at once or after a delay.
     NullBlk = "null_blk",
-    /// In the guest's memory, without a queue: what it is asked to do is done before the call returns.
+    /// In the guest's memory, without a queue: requests complete before the call returns.
     Brd = "brd",
     /// A device of QEMU's in this machine's memory. Its requests complete when this machine has done
     /// them, so that no two runs are the same.
@@ -34,7 +36,7 @@ impl DiskDevice {
         self != DiskDevice::VirtioBlk
     }
 
-    /// The module that has it; names have `_` for every `-`.
+    /// The module's name, with `_` for every `-`.
     pub fn module(self) -> &'static str {
         match self {
             DiskDevice::NullBlk => "null_blk",
@@ -43,7 +45,6 @@ impl DiskDevice {
         }
     }
 
-    /// The largest.
     fn most_bytes(self) -> u64 {
         match self.is_in_guest() {
             true => MOST_BYTES,
@@ -53,7 +54,7 @@ impl DiskDevice {
 }
 
 words! {
-    /// What is on a disk.
+    /// The file system on a disk.
     FileSystem, "file system",
     /// ext4.
     Ext4 = "ext4",
@@ -82,11 +83,11 @@ pub const DISK_FOLDER: &str = "/disk";
 pub const DISK_DEVICE: &str = "/dev/plumb";
 /// The guest has 256 MiB for everything, and the disk is in its memory.
 const MOST_BYTES: u64 = 96 << 20;
-/// Of this machine's memory, as much as is written to it.
+/// Part of this machine's memory, as much as is written to it.
 const MOST_OUTSIDE_BYTES: u64 = 1 << 30;
 /// Two seconds: a slow request is not a timeout of the block layer, which is 30 s.
 const MOST_DELAY_NS: u64 = 2_000_000_000;
-/// What null_blk takes by default is 64.
+/// null_blk's default is 64.
 const MOST_DEPTH: u32 = 1024;
 
 impl FileSystem {
@@ -110,14 +111,14 @@ impl FileSystem {
         }
     }
 
-    /// Whether it is none, so that nothing is mounted.
+    /// Whether nothing is mounted.
     pub fn is_raw(self) -> bool {
         self == FileSystem::Raw
     }
 }
 
 impl IoScheduler {
-    /// The module that has it, where it is one; names have `_` for every `-`.
+    /// The module's name, with `_` for every `-`; none if it has no module.
     fn module(self) -> Option<&'static str> {
         match self {
             IoScheduler::None => None,
@@ -132,11 +133,11 @@ impl IoScheduler {
 /// a time `null_blk:64M:ext4:50us:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// The device.
+    /// The kind of block device, such as `null_blk`.
     pub device: DiskDevice,
     /// Its size; a multiple of a MiB.
     pub size_bytes: u64,
-    /// What is on it.
+    /// The file system on it.
     pub file_system: FileSystem,
     /// How long after its arrival at the device a request completes; 0 for at once.
     pub delay_ns: u64,
@@ -192,7 +193,7 @@ impl FromStr for Disk {
                 least >> 20,
                 most >> 20,
                 match device.is_in_guest() {
-                    true => ": it is in the guest's memory, of which there are 256 MiB",
+                    true => ": it is in the guest's memory, which has 256 MiB",
                     false => "",
                 }
             ));
@@ -228,30 +229,21 @@ impl fmt::Display for Disk {
     }
 }
 
-/// The normal form of a level of knob `disk`.
-pub(super) fn normal(text: &str) -> Result<String, String> {
-    match machine::is_of_machine(text.trim()) {
-        true => machine::normal(text.trim()),
-        false => Ok(text.parse::<Disk>()?.to_string()),
-    }
-}
-
-/// What separates the value before a file is opened from the one after.
+/// The separator of the values before and after a file is opened.
 const THEN: &str = " then ";
 
-/// A value of a setting before a program opens its file, and one that it is changed to after that:
-/// `2048`, or `2048 then 128`.
+/// A setting's value before a program opens its file, and its value afterwards: `2048`, or `2048 then 128`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSetting {
     /// The name of the attribute in the `queue` directory of the device.
     pub name: String,
     /// Its value when the file is opened.
     pub before: String,
-    /// What it is changed to while the file is held open.
+    /// Its value while the file is held open.
     pub after: Option<String>,
 }
 
-/// The normal form of a setting, each value of which `one` has checked.
+/// The normal form of a setting whose values `one` has checked.
 fn timed(text: &str, one: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let values = spaced.split(THEN).map(&one);
@@ -277,7 +269,7 @@ fn whole(text: &str, least: u32, most: u32) -> Result<String, String> {
     }
 }
 
-/// KiB of a page, of which files are read ahead; where pages are larger, the kernel's own number is read back.
+/// KiB of a page, the unit of read-ahead; where pages are larger, the kernel's own number is read back.
 const PAGE_KB: u32 = 4;
 
 /// The normal form of a level of knob `read_ahead_kb`.
@@ -334,15 +326,15 @@ pub(super) fn queue_of(arm: &Arm) -> Vec<QueueSetting> {
 /// A disk with the settings of its queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskPlan {
-    /// The disk.
+    /// The disk to make in the guest.
     pub disk: Disk,
     /// Settings of its queue, in the order in which they are made.
     pub queue: Vec<QueueSetting>,
 }
 
 impl DiskPlan {
-    /// That of an arm, if it has one.
-    pub fn of(arm: &Arm) -> Option<DiskPlan> {
+    /// The disk of an arm, if it sets one.
+    pub fn from_arm(arm: &Arm) -> Option<DiskPlan> {
         let disk = arm.knobs.get("disk")?.parse().ok()?;
         let queue = queue_of(arm);
         Some(DiskPlan { disk, queue })
@@ -371,7 +363,7 @@ impl DiskPlan {
         self.queue.iter().any(|setting| setting.after.is_some())
     }
 
-    /// Check that the device has what is set.
+    /// Check that the device has these settings.
     ///
     /// # Errors
     /// The knob, and what is wrong.
@@ -391,6 +383,7 @@ impl DiskPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::objects::disk;
     use crate::experiment::{Experiment, check_arm};
 
     /// Check that disks are read in all their forms, and written so that they read back.
@@ -407,8 +400,8 @@ mod tests {
             ("null_blk:8M:ext4:550us:1", "null_blk:8M:ext4:550us:1"),
             ("null_blk:8M:ext4:0us:32", "null_blk:8M:ext4:0us:32"),
         ] {
-            assert_eq!(super::normal(text).as_deref(), Ok(normal));
-            assert_eq!(super::normal(normal).as_deref(), Ok(normal));
+            assert_eq!(disk(text).as_deref(), Ok(normal));
+            assert_eq!(disk(normal).as_deref(), Ok(normal));
         }
         for (text, says) in [
             ("null_blk", "DEVICE:SIZE"),
@@ -429,7 +422,7 @@ mod tests {
             ("virtio-blk:64M:ext4:1us", "use null_blk"),
             ("virtio-blk:2048M:ext4", "8M to 1024M"),
         ] {
-            let error = super::normal(text).unwrap_err();
+            let error = disk(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
     }
@@ -469,7 +462,7 @@ mod tests {
         let all = "disk = \"null_blk:64M:ext4\"\nread_ahead_kb = \"2048 then 128\"\n\
                    nr_requests = 16\nscheduler = \"bfq\"\n";
         let arm = arms(all).unwrap().remove(0);
-        let plan = DiskPlan::of(&arm).unwrap();
+        let plan = DiskPlan::from_arm(&arm).unwrap();
         let set: Vec<(&str, &str, Option<&str>)> = (plan.queue.iter())
             .map(|s| (s.name.as_str(), s.before.as_str(), s.after.as_deref()))
             .collect();

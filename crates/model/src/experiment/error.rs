@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::knobs::EMPTY_LIST;
-use super::old;
 
-/// What is wrong with an experiment file, and where.
+/// A mistake in an experiment file, and its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}{}{}", .source_line.as_ref().map(|l| format!("\n  {line} | {l}")).unwrap_or_default(), .hint.as_ref().map(|h| format!("\n  {h}")).unwrap_or_default())]
 pub struct ExperimentError {
@@ -15,7 +14,7 @@ pub struct ExperimentError {
     pub what: String,
     /// The line itself.
     pub source_line: Option<String>,
-    /// What to write instead, if that can be guessed.
+    /// The likely correction, if it can be guessed.
     pub hint: Option<String>,
 }
 
@@ -24,13 +23,13 @@ pub struct ExperimentError {
 pub struct Key {
     /// The table that it is in; none to look in the whole file.
     pub table: Option<&'static str>,
-    /// Its name.
+    /// As written in the file.
     pub name: &'static str,
 }
 
 impl Key {
     /// One of a table.
-    pub fn of(table: &'static str, name: &'static str) -> Key {
+    pub fn new(table: &'static str, name: &'static str) -> Key {
         Key { table: Some(table), name }
     }
 }
@@ -41,17 +40,19 @@ impl From<&'static str> for Key {
     }
 }
 
-/// What is wrong with an experiment: the key that is to be changed, and a message.
+/// The key that is wrong, and a message.
+pub(super) type Wrong = (&'static str, String);
+
+/// A mistake in an experiment: the key to change, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mistake {
     /// The table that the key is in, and its index if there are several of that name; none to
     /// look in the whole file.
     pub table: Option<(&'static str, usize)>,
-    /// The key.
     pub key: &'static str,
     /// What is wrong.
     pub what: String,
-    /// What to write instead.
+    /// The likely correction.
     pub hint: Option<String>,
 }
 
@@ -67,7 +68,7 @@ impl Mistake {
         move |mistake| Mistake { table: Some((table, n)), ..mistake }
     }
 
-    /// About a name that is none of these.
+    /// About a name that matches none of these.
     pub(super) fn unknown(key: &'static str, what: &str, name: &str, known: &[&str]) -> Mistake {
         Mistake {
             hint: near(name, known.iter().copied()),
@@ -92,12 +93,12 @@ impl ExperimentError {
         ExperimentError { what: shown(&what), hint, ..error }
     }
 
-    pub(super) fn of(text: &str, mistake: Mistake) -> Self {
+    pub(super) fn at_line(text: &str, mistake: Mistake) -> Self {
         let span = line_of(text, &mistake);
         Self::at(text, span, mistake.what, mistake.hint)
     }
 
-    /// What is wrong with a key of a file, in the line that sets it; none if no line does.
+    /// The mistake in a key of a file, in the line that sets it; none if no line does.
     pub fn about_key(text: &str, key: Key, what: String) -> Option<Self> {
         let mistake =
             Mistake { table: key.table.map(|table| (table, 0)), ..(key.name, what).into() };
@@ -201,8 +202,7 @@ fn sets(line: &str, key: &str) -> bool {
     found && !line.starts_with('#')
 }
 
-/// A message of serde's in the words of this format, and a hint. `line` is the one that it is
-/// about.
+/// A message of serde's in the words of this format, and a hint. `line` is where it points.
 fn worded(said: &str, line: &str) -> (String, Option<String>) {
     if said == EMPTY_LIST {
         let hint = "give the knob at least one level, or remove it from [vary]";
@@ -246,13 +246,10 @@ fn worded(said: &str, line: &str) -> (String, Option<String>) {
         false if is_key => "key",
         false => said["unknown ".len()..].split(" `").next().unwrap_or_default(),
     };
-    let is_old = is_key || what == "knob";
-    if let Some(new) = old::instead_of(got).filter(|_| is_old) {
-        return (format!("unknown {what} `{got}`"), Some(format!("use {new}")));
-    }
+    let is_of_many = is_key || what == "knob";
     let hint = near(got, known.iter().copied());
     // There are many keys, and the hint already names one.
-    let known = if is_old && hint.is_some() { &[] } else { &known[..] };
+    let known = if is_of_many && hint.is_some() { &[] } else { &known[..] };
     (unknown(what, got, known), hint)
 }
 
@@ -269,7 +266,7 @@ fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<String> 
 mod tests {
     use super::*;
 
-    /// Check that of several lines that set a key, the error is about the one with the value that it quotes.
+    /// Check that, if several lines set a key, the error is about the line with the value that it quotes.
     #[test]
     fn the_line_of_a_value() {
         let text = "knobs = { module = \"a\" }\nknobs = { module = \"a+b.patch\" }\n";

@@ -38,10 +38,10 @@ pub struct Figure {
     /// Only the self cost of this function.
     #[serde(default)]
     pub function: Option<String>,
-    /// Additional settings, over those of the file.
+    /// Additional settings, which override the file's.
     #[serde(default)]
     pub knobs: Knobs,
-    /// Additional knobs that vary, over those of the file.
+    /// Additional knobs that vary, which override the file's.
     #[serde(default)]
     pub vary: Vary,
     /// Published points.
@@ -53,7 +53,7 @@ pub struct Figure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Marked {
-    /// Its label.
+    /// What the point is called.
     pub label: String,
     /// On the x axis.
     pub x: At,
@@ -65,9 +65,9 @@ pub struct Marked {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum At {
-    /// Of levels that are numbers; times are in microseconds, percentages are shares.
+    /// A numeric level; times are in microseconds, percentages are shares.
     Number(f64),
-    /// A level that is none, or the name of an arm.
+    /// A level that is not a number, or the name of an arm.
     Name(String),
 }
 
@@ -107,7 +107,7 @@ fn unknown_quantity(name: &str, meant: &str) -> Mistake {
 /// Whether this is the name of a knob in a recording, or of a part of one: `nft.rules`.
 fn is_knob(name: &str) -> bool {
     let (table, below) = name.split_once('.').unwrap_or((name, ""));
-    Knob::of(table).is_some_and(|knob| match knob.takes {
+    Knob::by_key(table).is_some_and(|knob| match knob.takes {
         Takes::Rules => true,
         takes => takes.is_table() != below.is_empty(),
     })
@@ -136,13 +136,13 @@ impl Recording {
     /// sets that was read back.
     pub fn level(&self, arm: usize, knob: &str) -> Option<String> {
         let of = self.arms.get(arm)?;
-        of.told(knob).or_else(|| {
+        of.level_text(knob).or_else(|| {
             let fact = match knob {
                 "nft.rules" => "nft.rules",
                 "nft.set" => "nft.set_elements",
                 _ => return None,
             };
-            let rules = Ruleset::of(of).filter(|rules| !rules.is_generated());
+            let rules = Ruleset::from_arm(of).filter(|rules| !rules.is_generated());
             rules.and_then(|_| self.fact(arm, fact)).map(String::from)
         })
     }
@@ -150,8 +150,8 @@ impl Recording {
 
 impl Arm {
     /// The level of a knob as text, including those that are fields of the arm.
-    pub fn told(&self, knob: &str) -> Option<String> {
-        // For frames, the payload size and the protocol are those of the frames.
+    pub fn level_text(&self, knob: &str) -> Option<String> {
+        // For frames, the payload size and the protocol are the frames' own.
         Some(match knob {
             ARM => self.name.clone(),
             "proto" => self.proto.to_string(),

@@ -15,10 +15,10 @@ use crate::recording::Arm;
 use crate::timing::INSTRUCTIONS;
 use crate::web::{MOST_DIRECTORIES, WebLoad, WebPlan};
 
-/// The instrument that two hosts have beside their own.
+/// The instrument that two hosts share with other workloads.
 const COUNTS: &str = INSTRUCTIONS.instrument;
 
-/// Defaults of what is sent in a block.
+/// Defaults of the load in a block.
 const STREAM_BYTES: u32 = 4 << 20;
 const WRITE_BYTES: u32 = 64 << 10;
 const TURNS: u32 = 100;
@@ -26,7 +26,7 @@ const REQUEST_BYTES: &str = "64";
 const REQUESTS: u32 = 400;
 const CLIENTS: u32 = 16;
 const DIRECTORIES: u32 = 2;
-/// This machine is faster than a guest: its blocks are so many times as long.
+/// This machine is faster than a guest: its blocks are this many times as long.
 const IN_NETNS: u32 = 64;
 
 /// Limits, so that a typing error does not result in days of measuring.
@@ -46,11 +46,11 @@ const OF_HOSTS: [&str; 9] = [
     "rx_shift",
 ];
 
-/// Those of a web server.
+/// Settings of a web server.
 const OF_WEB: [&str; 6] =
     ["disk", "scheduler", "nr_requests", "read_ahead_kb", "page_cache", "sendfile"];
 
-/// Settings that two hosts have as well.
+/// Settings that two hosts share with other workloads.
 const ALSO_OF_HOSTS: [&str; 35] = [
     "proto",
     "family",
@@ -102,10 +102,14 @@ fn link_in(lab: Lab) -> Link {
     }
 }
 
-/// The default of a knob of two hosts, if it is another one than that of packets.
+/// The default of a knob of two hosts, if it differs from the default for packets.
 pub fn default_of_hosts(knob: &Knob) -> Option<String> {
     let in_netns = || format!("{}; in the netns lab {}", link_in(Lab::Vm), link_in(Lab::Netns));
-    (knob.key == "link").then(in_netns)
+    match knob.key {
+        "link" => Some(in_netns()),
+        "size_bytes" => Some(REQUEST_BYTES.into()),
+        _ => None,
+    }
 }
 
 /// Whether a web server on one of two hosts has a knob.
@@ -142,7 +146,7 @@ impl Experiment {
         !self.has_hosts() && self.set_keys().any(|key| WIRE_KEYS.contains(&key))
     }
 
-    /// What two hosts send in a block; the size of requests is that of the arm, and so is the seed.
+    /// The load of two hosts in a block; the arm sets the size of requests and the seed.
     pub fn host_load(&self) -> HostLoad {
         let workload = &self.workload;
         let times = match self.lab {
@@ -193,7 +197,7 @@ impl Experiment {
         knobs.arm(name, self.lab)
     }
 
-    /// Check what is asked of two hosts, and that nothing is if there are none.
+    /// Check the settings for two hosts, and that none are set without them.
     pub(super) fn check_hosts(&self) -> Result<(), Mistake> {
         let workload = &self.workload;
         match self.hosts {
@@ -354,7 +358,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Check that guests are not asked for queues: another link, which has them, can't join two of them.
+    /// Check that guests are not asked for queues: only links that can't join two guests have them.
     pub(super) fn check_queues(&self, arm: &Arm) -> Result<(), (&'static str, String)> {
         match self.has_hosts() && self.lab == Lab::Vm && arm.level("queues").is_some() {
             true => {
@@ -418,21 +422,23 @@ impl Experiment {
                 return Err((key, why));
             }
         }
-        WebPlan::of(arm).check(self.host_load())?;
-        let wire = Wire::of(arm);
+        if let HostLoad::Web(load) = self.host_load() {
+            WebPlan::from_arm(arm).check(load)?;
+        }
+        let wire = Wire::from_arm(arm);
         wire.check().map_err(|why| ("wire_delay", why))?;
         if arm.proto == Proto::Raw && wire.loss_ppb > 0 {
             let why = "a lost echo is never sent again: use wire_loss with a stream, or with requests over TCP";
             return Err(("wire_loss", why.into()));
         }
-        // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c). The receiver
-        // of requests sends as well.
+        // QEMU splits what it should segment into IP fragments there (net_tx_pkt.c). The receiver of requests also
+        // sends.
         let senders = match self.workload.kind {
             Kind::Request => &[Side::Tx, Side::Rx][..],
             _ => &[Side::Tx],
         };
         for side in senders {
-            let ends = Ends::of(arm, "offload_in");
+            let ends = Ends::from_arm(arm, "offload_in");
             let is_off = arm.level("offload.tso") == Some("off") && ends.has(*side);
             if link_of(arm, *side) == Link::E1000e && !is_off && arm.proto != Proto::Raw {
                 let why = "QEMU's e1000e sends IP fragments instead of TCP segments; use link e1000, or turn offload \
@@ -515,7 +521,7 @@ fn check_wire_in_guest(arm: &Arm) -> Result<(), (&'static str, String)> {
 
 /// Check that two hosts have a quantity, or the one of its figures that is named: `CPU use of sender`.
 fn check_quantity(key: &'static str, name: &str) -> Result<(), Mistake> {
-    // Of functions as well, if these are counted.
+    // Also of functions, if these are counted.
     const OF_FUNCTIONS: [&str; 2] = [INSTRUCTIONS.name, "calls"];
     let more = [PAYLOAD, COUNTED_IN_KERNEL, COUNTED_IN_PROGRAMS];
     let declared = || hosts::ALL.iter().chain(&more);
@@ -586,7 +592,8 @@ mod tests {
         );
     }
 
-    /// Check that what two hosts can't do is an error, and so is what needs them without them.
+    /// Check that settings which two hosts can't have are errors, and settings that need two hosts are errors without
+    /// them.
     #[test]
     fn what_they_cannot() {
         for (rest, why) in [
@@ -681,8 +688,8 @@ mod tests {
             ),
             ("instruments = [\"samples\"]\n[workload]\nkind = \"stream\"", "`wire` and `exact`"),
         ] {
-            let told = hosts(rest).unwrap_err();
-            assert!(told.contains(why), "{rest}: {told}");
+            let message = hosts(rest).unwrap_err();
+            assert!(message.contains(why), "{rest}: {message}");
         }
         for (text, why) in [
             ("hosts = 3", "expected 1 or 2"),
@@ -692,8 +699,8 @@ mod tests {
             ("[workload]\nkind = \"stream\"\nbytes = 3", "hosts = 2"),
             ("[workload]\nkind = \"stream\"\n[knobs]\ntx_shift = 2", "hosts = 2"),
         ] {
-            let told = Experiment::parse(&format!("name = \"x\"\n{text}")).unwrap_err();
-            assert!(told.to_string().contains(why), "{text}: {told}");
+            let error = Experiment::parse(&format!("name = \"x\"\n{text}")).unwrap_err();
+            assert!(error.to_string().contains(why), "{text}: {error}");
         }
         for fine in [
             "link = \"e1000e\"\noffload = { tso = \"off\" }",
@@ -701,8 +708,8 @@ mod tests {
             "rx_link = \"e1000e\"",
             "throttle = \"off\"",
         ] {
-            let told = hosts(&format!("{STREAM}[knobs]\n{fine}\n"));
-            assert!(told.is_ok(), "{fine}: {told:?}");
+            let parsed = hosts(&format!("{STREAM}[knobs]\n{fine}\n"));
+            assert!(parsed.is_ok(), "{fine}: {parsed:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Knobs: the settings that arms differ in. Each is declared in [`declared`];
-//! [`super::acting`] says under which lab, link and load each has an effect.
+//! Knobs: the settings that arms differ in. [`declared`] has them; [`super::acting`] has the lab, link and load under
+//! which each has an effect.
 
 mod declared;
 mod file;
@@ -9,17 +9,16 @@ mod level;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// The name of an arm that differs from none, for want of another one. Recordings of a command call it by its words.
+/// The name of the only arm. Recordings of a command call it by its words.
 pub const ONLY_ARM: &str = "all";
 
-pub use declared::{Default as KnobDefault, Flag, KNOBS, Knob, Recorded, Said};
+pub use declared::{ArmNaming, Default as KnobDefault, Flag, KNOBS, Knob, Recorded};
 pub(super) use level::is_module;
 pub use level::{Bytes, Level, Takes, files, of_files};
 
 use super::module::Module;
 use super::nft::Nft;
-use super::{Kind, Lab, disk, qdisc};
-use crate::bench::BenchArm;
+use super::{Kind, Lab};
 use crate::class::words;
 use crate::recording::Arm;
 
@@ -49,7 +48,7 @@ struct Key {
 
 impl Key {
     /// From its name in a recording: `mtu_bytes`, `sysctl.net.core.dev_weight`.
-    fn of(key: &str) -> Result<Key, String> {
+    fn parse(key: &str) -> Result<Key, String> {
         let at = |name: &str| KNOBS.iter().position(|knob| knob.key == name);
         if let Some(at) = at(key).filter(|at| !KNOBS[*at].takes.is_table()) {
             let below = String::new();
@@ -73,9 +72,9 @@ impl Key {
         &KNOBS[self.at]
     }
 
-    /// What it takes.
+    /// Its accepted levels.
     fn takes(&self) -> Takes {
-        self.knob().takes.of(&self.below)
+        self.knob().takes.with_key(&self.below)
     }
 
     /// Its name in a recording.
@@ -98,14 +97,14 @@ fn said(key: &Key, level: &Level) -> String {
         Level::Text(text) => text,
     };
     match key.knob().said {
-        Said::Word | Said::Rules => text.clone(),
-        Said::As(name) => format!("{name}={text}"),
-        Said::Below => format!("{}={text}", key.below),
-        Said::Dotted => format!("{}={text}", key.recorded()),
-        Said::OrOwn(name) => {
+        ArmNaming::Word | ArmNaming::Rules => text.clone(),
+        ArmNaming::As(name) => format!("{name}={text}"),
+        ArmNaming::Below => format!("{}={text}", key.below),
+        ArmNaming::Dotted => format!("{}={text}", key.recorded()),
+        ArmNaming::OrOwn(name) => {
             let last = match key.knob().takes {
                 Takes::Files => level::files(text)
-                    .map(|file| Module::of(file).title())
+                    .map(|file| Module::parse(file).title())
                     .collect::<Vec<_>>()
                     .join("+"),
                 _ => text.clone(),
@@ -126,7 +125,7 @@ impl Knobs {
     ///
     /// # Errors
     /// An unknown knob, or an invalid level.
-    pub fn of<K: AsRef<str>, L: AsRef<str>>(
+    pub fn from_pairs<K: AsRef<str>, L: AsRef<str>>(
         levels: impl IntoIterator<Item = (K, L)>,
     ) -> Result<Knobs, String> {
         let mut knobs = Knobs::default();
@@ -139,9 +138,9 @@ impl Knobs {
     /// Set one.
     ///
     /// # Errors
-    /// As [`Knobs::of`].
+    /// As [`Knobs::from_pairs`].
     pub fn set(&mut self, key: &str, level: &str) -> Result<(), String> {
-        let key = Key::of(key)?;
+        let key = Key::parse(key)?;
         let level = key.takes().parse(level)?;
         self.levels.insert(key, level);
         Ok(())
@@ -149,12 +148,12 @@ impl Knobs {
 
     /// The level that a knob is set to, by its name in a recording; none for rules.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.levels.get(&Key::of(key).ok()?)?.text()
+        self.levels.get(&Key::parse(key).ok()?)?.text()
     }
 
-    /// The level of a knob, set or by default; none if there is no default level.
+    /// The level of a knob, set or by default; none if it has no default level.
     pub fn level(&self, key: &str) -> Option<&str> {
-        let default = || match Knob::of(key)?.default {
+        let default = || match Knob::by_key(key)?.default {
             KnobDefault::Level(level) => Some(level),
             KnobDefault::Told(_) => None,
         };
@@ -188,13 +187,13 @@ impl Knobs {
 
     /// A text that is set.
     pub(super) fn text_mut(&mut self, key: &str) -> Option<&mut String> {
-        match self.levels.get_mut(&Key::of(key).ok()?)? {
+        match self.levels.get_mut(&Key::parse(key).ok()?)? {
             Level::Text(text) => Some(text),
             Level::Rules(_) => None,
         }
     }
 
-    /// These settings, and those of `below` for all other knobs.
+    /// These settings, completed from `below`.
     #[must_use]
     pub fn over(&self, below: &Knobs) -> Knobs {
         let mut levels = below.levels.clone();
@@ -238,8 +237,8 @@ impl Knobs {
                 match &self.levels[key] {
                     Level::Rules(rules) => rules.set_knobs(&mut knobs),
                     // Empty for the device's default, or the kernel's module: nothing is set.
-                    Level::Text(text) if text.is_empty() && matches!(knob.said, Said::OrOwn(_)) => {
-                    }
+                    Level::Text(text)
+                        if text.is_empty() && matches!(knob.said, ArmNaming::OrOwn(_)) => {}
                     Level::Text(text) => drop(knobs.insert(key.recorded(), text.clone())),
                 }
             }
@@ -260,14 +259,6 @@ impl Knobs {
             knobs,
             made: None,
         }
-    }
-
-    /// The arm with these settings, for frames.
-    ///
-    /// # Errors
-    /// See [`BenchArm::of`].
-    pub fn bench_arm(&self) -> Result<BenchArm, (&'static str, String)> {
-        BenchArm::of(&|key| self.level(key))
     }
 
     /// The first knob that is supported in none of these labs, or not by the workload, with
@@ -323,8 +314,8 @@ impl Vary {
     /// Lists of levels by the knobs' names in a recording; a knob may be given several times.
     ///
     /// # Errors
-    /// As [`Knobs::of`].
-    pub fn of<K: AsRef<str>, L: AsRef<str>>(
+    /// As [`Knobs::from_pairs`].
+    pub fn from_pairs<K: AsRef<str>, L: AsRef<str>>(
         levels: impl IntoIterator<Item = (K, L)>,
     ) -> Result<Vary, String> {
         let mut vary = Vary::default();
@@ -337,9 +328,9 @@ impl Vary {
     /// Add a level of a knob.
     ///
     /// # Errors
-    /// As [`Knobs::of`].
+    /// As [`Knobs::from_pairs`].
     pub fn push(&mut self, key: &str, level: &str) -> Result<(), String> {
-        let key = Key::of(key)?;
+        let key = Key::parse(key)?;
         let level = key.takes().parse(level)?;
         self.levels.entry(key).or_default().push(level);
         Ok(())
@@ -367,7 +358,7 @@ impl Vary {
 
     /// The levels of a knob, as written in a recording; none for rules.
     pub fn get(&self, key: &str) -> Vec<&str> {
-        let levels = Key::of(key).ok().and_then(|key| self.levels.get(&key));
+        let levels = Key::parse(key).ok().and_then(|key| self.levels.get(&key));
         let levels = levels.into_iter().flatten();
         levels.filter_map(Level::text).collect()
     }
@@ -377,8 +368,7 @@ impl Vary {
         self.levels.keys().map(Key::knob)
     }
 
-    /// The keys with several levels, by their names in a recording; the one that changes slowest is the
-    /// first.
+    /// The keys with several levels, by their names in a recording; the slowest to change comes first.
     pub fn several(&self) -> Vec<String> {
         let several = self.levels.iter().filter(|(_, levels)| levels.len() > 1);
         let mut keys: Vec<&Key> = several.map(|(key, _)| key).collect();
@@ -397,7 +387,7 @@ impl Vary {
     }
 
     pub(super) fn texts_mut(&mut self, key: &str) -> impl Iterator<Item = &mut String> {
-        let key = Key::of(key).ok();
+        let key = Key::parse(key).ok();
         let levels = key.and_then(|key| self.levels.get_mut(&key));
         levels.into_iter().flatten().filter_map(|level| match level {
             Level::Text(text) => Some(text),
@@ -405,7 +395,7 @@ impl Vary {
         })
     }
 
-    /// These lists, and those of `below` for all other knobs.
+    /// These lists, completed from `below`.
     #[must_use]
     pub fn over(&self, below: &Vary) -> Vary {
         let mut levels = below.levels.clone();
@@ -465,7 +455,7 @@ impl Vary {
 impl Arm {
     /// The level of a knob, recorded or by default.
     pub fn level(&self, key: &str) -> Option<&str> {
-        let default = || match Knob::of(key)?.default {
+        let default = || match Knob::by_key(key)?.default {
             KnobDefault::Level(level) => Some(level),
             KnobDefault::Told(_) => None,
         };

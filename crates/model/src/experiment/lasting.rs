@@ -13,10 +13,9 @@ const LONG: Duration = Duration::from_secs(60);
 const BLOCK: Duration = Duration::from_secs(1);
 
 impl Experiment {
-    /// The duration of a long run: one that goes on in rounds of blocks until it has passed, can be
-    /// resumed, and whose blocks are merged as they get many. Instruments that count in guests run
-    /// for any duration; others share a duration of less than a minute out among a number of
-    /// blocks.
+    /// The duration of a long run, which repeats rounds of blocks until it has passed, can be resumed, and merges
+    /// blocks as they get many. Instruments that count in guests run for any duration; others share a duration of less
+    /// than a minute out among a number of blocks.
     pub fn long(&self) -> Option<Duration> {
         let duration = self.workload.duration.filter(|_| self.blocks.count.is_none())?.0;
         let counts =
@@ -34,9 +33,9 @@ impl Experiment {
         is_long.then_some(duration)
     }
 
-    /// Duration of a block of packets that plumb sends; none if blocks end after a number of packets.
-    /// Unless it is given, blocks share the duration: those of all arms and instruments on this
-    /// machine, and of each in its own guest.
+    /// Duration of a block of packets that plumb sends; none if blocks end after a number of packets. Unless it is
+    /// given, blocks share the duration: on this machine the blocks of all arms and instruments, in guests the blocks
+    /// of each.
     pub fn block_time(&self) -> Option<Duration> {
         let workload = &self.workload;
         if self.blocks.time.is_some() || workload.packets.is_some() {

@@ -1,23 +1,24 @@
 //! Knobs of this machine's own settings: what arms of a command in lab host differ in.
+//!
+//! `experiment/machine.rs` of `plumb` makes each a `Setting` of `netplumb_knobs`; `live/machine.rs` of
+//! `netplumb_engine` sets them around each run. `interrupts` and `steering` of `netplumb_sys` find the interrupts of
+//! an interface, and set the CPUs of its queues.
 
 use std::collections::BTreeMap;
 
 use super::disk::{self, QueueSetting};
+use super::nic;
+use super::objects::{check_sysctl, is_of_machine};
 use super::{Disk, Experiment, Kind, Lab, NamedArm, NicSettings, Offload};
-use super::{nic, outside};
 use crate::hosts::Side;
 use crate::recording::Arm;
 
-/// The longest name of a disk (include/linux/blkdev.h: DISK_NAME_LEN), and of a path.
-const NAME_BYTES: usize = 32;
-const PATH_BYTES: usize = 4_095;
-
-/// What an arm sets on this machine.
+/// An arm's settings on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachinePlan {
-    /// A disk.
+    /// The disk, with settings of its queue.
     pub disk: Option<OwnDisk>,
-    /// An interface.
+    /// The interface, with its settings.
     pub nic: Option<OwnNic>,
     /// Sysctls.
     pub sysctl: BTreeMap<String, String>,
@@ -26,7 +27,7 @@ pub struct MachinePlan {
 /// A disk of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnDisk {
-    /// Its name, the path of a device, or that of a file on it.
+    /// The disk's name, or the path of a device or of a file on the disk.
     pub name: String,
     /// Settings of its queue, in the order in which they are made.
     pub queue: Vec<QueueSetting>,
@@ -35,7 +36,7 @@ pub struct OwnDisk {
 /// An interface of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNic {
-    /// Its name.
+    /// The interface's name, as `ip link` shows it.
     pub name: String,
     /// Offloads.
     pub offload: BTreeMap<Offload, bool>,
@@ -46,7 +47,7 @@ pub struct OwnNic {
 }
 
 impl OwnNic {
-    fn of(arm: &Arm) -> Option<OwnNic> {
+    fn from_arm(arm: &Arm) -> Option<OwnNic> {
         let name = arm.knobs.get("nic")?.clone();
         let offload = arm.table("offload");
         Some(OwnNic {
@@ -54,8 +55,8 @@ impl OwnNic {
             offload: offload
                 .filter_map(|(name, on)| Some((name.parse().ok()?, on == "on")))
                 .collect(),
-            // There are no two ends of which it could be one.
-            settings: NicSettings::of(arm, Side::Tx),
+            // This machine is a single end: settings for either side apply to it.
+            settings: NicSettings::from_arm(arm, Side::Tx),
             irq_cpus: arm.knobs.get("irq_cpus").cloned(),
         })
     }
@@ -66,12 +67,12 @@ impl OwnNic {
 }
 
 impl MachinePlan {
-    /// That of an arm; nothing, if it sets nothing.
-    pub fn of(arm: &Arm) -> MachinePlan {
+    /// An arm's settings; empty, if it sets nothing.
+    pub fn from_arm(arm: &Arm) -> MachinePlan {
         let disk = arm.knobs.get("disk").filter(|text| is_of_machine(text));
         MachinePlan {
             disk: disk.map(|name| OwnDisk { name: name.clone(), queue: disk::queue_of(arm) }),
-            nic: OwnNic::of(arm),
+            nic: OwnNic::from_arm(arm),
             sysctl: (arm.table("sysctl"))
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
@@ -99,50 +100,6 @@ const OF_NIC: [&str; 10] = [
     "xps_cpus",
 ];
 
-/// The name of an interface.
-///
-/// # Errors
-/// There can be none of this name.
-pub(super) fn interface(text: &str) -> Result<String, String> {
-    // dev_valid_name (net/core/dev.c), without what a shell or a terminal would take otherwise.
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-    let is_name = (1..16).contains(&text.len()) && text.chars().all(fits);
-    match is_name && ![".", ".."].contains(&text) && !text.starts_with('-') {
-        true => Ok(text.into()),
-        false => {
-            let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-            Err(format!(
-                "invalid interface `{shown}`; expected a name, like eth0; `ip link` lists them"
-            ))
-        }
-    }
-}
-
-/// Whether a disk is one of this machine, and none of a guest.
-pub(super) fn is_of_machine(text: &str) -> bool {
-    text.starts_with('/') || !(text.contains(':') || text.parse::<super::DiskDevice>().is_ok())
-}
-
-/// The normal form of a disk of this machine.
-pub(super) fn normal(text: &str) -> Result<String, String> {
-    let shown: String = text.chars().filter(|c| !c.is_control()).take(60).collect();
-    let is_path = text.starts_with('/');
-    let fits = match is_path {
-        true => text.len() <= PATH_BYTES && !text.chars().any(char::is_control),
-        false => {
-            let fits = |c: char| c.is_ascii_alphanumeric() || "-_.!".contains(c);
-            (1..=NAME_BYTES).contains(&text.len()) && text.chars().all(fits)
-        }
-    };
-    match fits && ![".", ".."].contains(&text) {
-        true => Ok(text.into()),
-        false => Err(format!(
-            "invalid disk `{shown}`; expected in a guest DEVICE:SIZE:FILESYSTEM, like null_blk:64M:ext4, and \
-             on this machine a name, like sda, or the absolute path of a device or of a file on it"
-        )),
-    }
-}
-
 impl Experiment {
     /// Whether a command runs that the experiment names.
     pub fn runs_command(&self) -> bool {
@@ -164,7 +121,7 @@ impl Experiment {
     pub(super) fn check_machine(&self, arms: &[Arm]) -> Result<(), (&'static str, String)> {
         let sysctls = arms.iter().flat_map(|arm| arm.table("sysctl"));
         for (name, _) in sysctls {
-            outside::check_sysctl(self.lab, name).map_err(|why| ("sysctl", why))?;
+            check_sysctl(self.lab, name).map_err(|why| ("sysctl", why))?;
         }
         let features = arms.iter().flat_map(|arm| arm.table("feature"));
         for (name, on) in features {
@@ -227,7 +184,7 @@ impl Experiment {
             }
         }
         let disks: Vec<OwnDisk> =
-            (arms.iter()).filter_map(|arm| MachinePlan::of(arm).disk).collect();
+            (arms.iter()).filter_map(|arm| MachinePlan::from_arm(arm).disk).collect();
         match disks.is_empty() || !disks.iter().all(|disk| disk.queue.is_empty()) {
             true => Ok(()),
             false => {
@@ -244,7 +201,7 @@ impl Experiment {
             let mut keys = arm.knobs.keys();
             keys.any(|known| known == key || known.starts_with(&table))
         };
-        let nics: Vec<Option<OwnNic>> = arms.iter().map(OwnNic::of).collect();
+        let nics: Vec<Option<OwnNic>> = arms.iter().map(OwnNic::from_arm).collect();
         for (arm, nic) in arms.iter().zip(&nics) {
             let set = OF_NIC.into_iter().find(|key| is_set(arm, key));
             if let (Some(key), None) = (set, nic) {
@@ -271,7 +228,7 @@ impl Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::disk::normal as disk;
+    use crate::experiment::objects::disk;
 
     /// Check that a disk of this machine and one of a guest are recognised as such, and nothing else.
     #[test]
@@ -312,8 +269,8 @@ mod tests {
         }
     }
 
-    /// Check that arms of lab host differ by what is set on a disk of this machine or by their command,
-    /// and that what would have no effect is refused.
+    /// Check that arms of lab host differ by the settings of a disk of this machine or by their command, and that
+    /// settings without effect are refused.
     #[test]
     fn arms_of_this_machine() {
         let parse = |rest: &str| {
@@ -328,7 +285,7 @@ mod tests {
         let arms = experiment.arms();
         let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["read_ahead_kb=128", "read_ahead_kb=2048 then 128"]);
-        let disk = MachinePlan::of(&arms[1]).disk.unwrap();
+        let disk = MachinePlan::from_arm(&arms[1]).disk.unwrap();
         assert_eq!(disk.name, "sda");
         let queue: Vec<_> = disk.queue.iter().map(|s| (&*s.name, &*s.before)).collect();
         assert_eq!(queue, [("scheduler", "none"), ("read_ahead_kb", "2048")]);
@@ -377,7 +334,7 @@ mod tests {
         let arms = experiment.arms();
         let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["rx-usecs=0", "rx-usecs=50"]);
-        let plan = MachinePlan::of(&arms[1]);
+        let plan = MachinePlan::from_arm(&arms[1]);
         let nic = plan.nic.unwrap();
         assert_eq!((nic.name.as_str(), nic.irq_cpus.as_deref()), ("eth0", Some("0-1")));
         assert_eq!(nic.offload, [(Offload::Tso, false)].into());

@@ -15,8 +15,8 @@ pub struct Difference {
 }
 
 impl Experiment {
-    /// What it measures, and how: without its name, texts and claims, which only show it; and without
-    /// its duration and instruments, of which a recording says itself what it has.
+    /// Its measurements: without its name, texts and claims, which only affect how it is shown; and without its
+    /// duration and instruments, which a recording has itself.
     pub fn measured(&self) -> Experiment {
         let mut measured = Experiment {
             name: String::new(),
@@ -35,8 +35,7 @@ impl Experiment {
         measured
     }
 
-    /// What a recording was measured for, without what only shows it; none of old recordings that
-    /// were made by a command line.
+    /// A recording's experiment, without its presentation; none in old recordings that were made by a command line.
     ///
     /// # Errors
     /// It can't be parsed.
@@ -94,15 +93,16 @@ fn difference(
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Experiment {
+    fn parsed(text: &str) -> Experiment {
         Experiment::parse(&format!("name = \"x\"\n{text}")).unwrap()
     }
 
-    /// Check that what is shown, how long a run takes and which instruments measure is no difference.
+    /// Check that texts, the duration of a run and its instruments don't count as a difference.
     #[test]
     fn same() {
-        let one = of("[workload]\nduration = \"2m\"");
-        let mut other = of("title = \"y\"\nlayer = \"network\"\n[workload]\nduration = \"12h\"");
+        let one = parsed("[workload]\nduration = \"2m\"");
+        let mut other =
+            parsed("title = \"y\"\nlayer = \"network\"\n[workload]\nduration = \"12h\"");
         other.instruments = Some(vec!["exact".into()]);
         assert_eq!(one.first_difference(&other), None);
     }
@@ -137,7 +137,7 @@ mod tests {
                 (Some("[1, 2]"), Some("[1, 3]")),
             ),
         ] {
-            let difference = of(was).first_difference(&of(is)).unwrap();
+            let difference = parsed(was).first_difference(&parsed(is)).unwrap();
             assert_eq!(difference.key, key);
             let found = (difference.was.as_deref(), difference.is.as_deref());
             assert_eq!(found, values);

@@ -1,9 +1,9 @@
-//! What a level of the knob `module` names: a file, or a module to be built.
+//! The levels of the knob `module`: a file, or a module to be built.
 
 /// Ends of the names of patches.
 const PATCHES: [&str; 2] = [".patch", ".diff"];
 
-/// What separates a module's name and changes to its source.
+/// The separator between a module's name and changes to its source.
 const BETWEEN: char = '+';
 
 /// A module of an arm.
@@ -21,9 +21,9 @@ pub enum Module<'a> {
 }
 
 impl Module<'_> {
-    /// From one file of a level: `usbnet`, or `usbnet+fix.patch` with patches, is to be built.
-    /// Anything else is a file: that of a module has a `.` or a `/` in its name.
-    pub fn of(text: &str) -> Module<'_> {
+    /// From one file of a level: `usbnet`, or `usbnet+fix.patch` with patches, is to be built. Anything else is a file:
+    /// a module's file has a `.` or a `/` in its name.
+    pub fn parse(text: &str) -> Module<'_> {
         let mut parts = text.split(BETWEEN);
         let name = parts.next().unwrap_or_default();
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
@@ -38,8 +38,7 @@ impl Module<'_> {
         }
     }
 
-    /// What it is called: the file's name; of one to be built, that of the file that it is built
-    /// to, after the module and the patches.
+    /// The file's name; for a module to be built, the name of the resulting file, after the module and the patches.
     pub fn title(&self) -> String {
         let last = |file: &str| file.rsplit('/').next().unwrap_or(file).to_string();
         match self {
@@ -57,21 +56,21 @@ impl Module<'_> {
 mod tests {
     use super::*;
 
-    /// Check that what is to be built is told from a file, and what both are called.
+    /// Check that modules to be built are distinguished from files, and the names of both.
     #[test]
     fn files_and_builds() {
         let built =
             |name, patches: &[&'static str]| Module::Built { name, patches: patches.to_vec() };
-        assert_eq!(Module::of("usbnet"), built("usbnet", &[]));
-        let of_two = Module::of("snd-pcm+sub/a.patch+b.diff");
+        assert_eq!(Module::parse("usbnet"), built("usbnet", &[]));
+        let of_two = Module::parse("snd-pcm+sub/a.patch+b.diff");
         assert_eq!(of_two, built("snd-pcm", &["sub/a.patch", "b.diff"]));
         assert_eq!(of_two.title(), "snd-pcm+a.patch+b.diff.ko");
         for file in ["usbnet.ko", "./usbnet", "a/usbnet+x.patch", "usbnet+x.cocci", ""] {
-            assert_eq!(Module::of(file), Module::File(file), "{file}");
+            assert_eq!(Module::parse(file), Module::File(file), "{file}");
         }
-        // What was built is in a file of the same name, so that arms are called the same.
+        // The result is in a file of the same name, so that arms keep their names.
         let file = "/c/k/usbnet+a.patch.ko";
-        assert_eq!(Module::of(file), Module::File(file));
-        assert_eq!(Module::of(file).title(), Module::of("usbnet+a.patch").title());
+        assert_eq!(Module::parse(file), Module::File(file));
+        assert_eq!(Module::parse(file).title(), Module::parse("usbnet+a.patch").title());
     }
 }

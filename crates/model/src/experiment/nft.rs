@@ -51,7 +51,7 @@ pub struct NeverMatching {
     pub count: u32,
     /// Whether there is one rule with a set.
     pub set: bool,
-    /// The hook.
+    /// Where in the kernel packets meet the rules.
     pub hook: Hook,
     /// The field to match.
     pub looks: Looks,
@@ -62,12 +62,12 @@ pub struct NeverMatching {
 pub enum Nft {
     /// Text for `nft -f`.
     Text {
-        /// The rules.
+        /// The rules in the syntax of nft(8).
         rules: String,
         /// The file that they were read from.
         file: Option<String>,
     },
-    /// A file that was not read yet, relative to that of the experiment.
+    /// A file that was not read yet, relative to the experiment's.
     File(String),
     /// Generated.
     NeverMatching(NeverMatching),
@@ -76,7 +76,7 @@ pub enum Nft {
 /// A ruleset and where it is applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ruleset {
-    /// The rules.
+    /// Where the rules are from.
     pub nft: Nft,
     /// The hosts that it is applied on.
     pub within: Within,
@@ -246,7 +246,7 @@ impl Ruleset {
     }
 
     /// The ruleset of an arm, if it has one.
-    pub fn of(arm: &Arm) -> Option<Ruleset> {
+    pub fn from_arm(arm: &Arm) -> Option<Ruleset> {
         let knob = |key: &str| arm.knobs.get(key).map(String::as_str);
         let number = |key: &str| knob(key).and_then(|n| n.parse::<u32>().ok());
         let never = |count, set| {
@@ -349,8 +349,8 @@ impl NeverMatching {
         text
     }
 
-    /// Values that no packet of the workload has: addresses of 240.0.0.0/4 (reserved, RFC 1112) or
-    /// 2001:db8::/32 (documentation, RFC 3849), ports below those of the workload.
+    /// Values that no packet of the workload has: addresses of 240.0.0.0/4 (reserved, RFC 1112) or 2001:db8::/32
+    /// (documentation, RFC 3849), ports below the workload's.
     fn value(&self, family: Family, n: u32) -> String {
         match (self.looks, family) {
             (Looks::Address, Family::V4) => {

@@ -1,4 +1,7 @@
-//! Settings of NICs: those of ethtool, of sysfs, and options of their drivers' modules.
+//! Settings of NICs: by ethtool, by sysfs, and by options of their drivers' modules.
+//!
+//! `netplumb_lab`'s `netns/nic.rs` makes them in guests and namespaces, by `ethnl`, `ethtool` and `napi` of
+//! `netplumb_sys`; `acting.rs` here lists what has no effect on emulated NICs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +38,7 @@ impl Coalescing {
         Coalescing::SWITCHES.contains(&self.as_str())
     }
 
-    /// A level as `ethtool -C` has it: `on` or `off`, or a number.
+    /// A level as in `ethtool -C`: `on` or `off`, or a number.
     pub fn level(self, number: u32) -> String {
         match (self.is_switch(), number) {
             (true, 0) => "off".into(),
@@ -75,7 +78,7 @@ words! {
 }
 
 impl Steering {
-    /// What the names of its queues begin with.
+    /// The prefix of its queues' names.
     pub fn queues(self) -> &'static str {
         match self {
             Steering::Rps => "rx-",
@@ -105,8 +108,8 @@ impl Ends {
         }
     }
 
-    /// Those of a knob of an arm: all, if nothing is said.
-    pub fn of(arm: &Arm, knob: &str) -> Ends {
+    /// The ends that a knob of an arm applies to: all by default.
+    pub fn from_arm(arm: &Arm, knob: &str) -> Ends {
         arm.read(knob).unwrap_or(Ends::Both)
     }
 }
@@ -140,9 +143,9 @@ pub struct NicSettings {
 }
 
 impl NicSettings {
-    /// Those of an end of an arm.
-    pub fn of(arm: &Arm, side: Side) -> NicSettings {
-        let is_there = |knob: &str| Ends::of(arm, knob).has(side);
+    /// The settings of one end of an arm.
+    pub fn from_arm(arm: &Arm, side: Side) -> NicSettings {
+        let is_there = |knob: &str| Ends::from_arm(arm, knob).has(side);
         let mut settings = NicSettings::default();
         // Levels have been checked.
         if is_there("feature_in") {
@@ -198,7 +201,7 @@ const CPUS_MOST: u32 = 1 << 16;
 /// A list of CPUs in its normal form, as in `/proc/irq/N/smp_affinity_list`: `0-2,5`. `none` for no CPU.
 ///
 /// # Errors
-/// It is no such list.
+/// The text is not such a list.
 pub fn cpu_list(text: &str) -> Result<String, String> {
     let why = || {
         let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
@@ -244,7 +247,7 @@ pub fn listed(cpus: &BTreeSet<u32>) -> String {
 
 /// The options of modules of a guest, by module: of one host if there are two.
 pub fn module_options(arm: &Arm, host: Option<Side>) -> BTreeMap<String, String> {
-    let ends = Ends::of(arm, "module_options_in");
+    let ends = Ends::from_arm(arm, "module_options_in");
     match host.is_none_or(|side| ends.has(side)) {
         true => (arm.table("module_options"))
             .map(|(module, options)| (module.to_string(), options.to_string()))
@@ -253,7 +256,7 @@ pub fn module_options(arm: &Arm, host: Option<Side>) -> BTreeMap<String, String>
     }
 }
 
-/// What `ethtool -K` calls offloads, in short or as `ethtool -k` prints them, and no feature is called: with
+/// Names of offloads in `ethtool -K`, in short or as `ethtool -k` prints them, that are not names of features: with
 /// their names here.
 const OFFLOADS: [(&str, &str); 11] = [
     ("gro", "gro"),
@@ -288,7 +291,7 @@ mod tests {
     use super::*;
     use crate::experiment::Experiment;
 
-    /// Check that lists of CPUs have one normal form, and what is none.
+    /// Check that lists of CPUs have one normal form, and which texts are invalid.
     #[test]
     fn lists_of_cpus() {
         for (text, normal) in
@@ -342,7 +345,7 @@ mod tests {
                     feature.rx-gro-list = \"on\"\nfeature_in = \"tx\"\n\
                     module_options.e1000 = \"TxIntDelay=0\"\n";
         let arm = Experiment::parse(text).unwrap().arms().remove(0);
-        let [tx, rx] = [Side::Tx, Side::Rx].map(|side| NicSettings::of(&arm, side));
+        let [tx, rx] = [Side::Tx, Side::Rx].map(|side| NicSettings::from_arm(&arm, side));
         assert_eq!(tx.coalesce, BTreeMap::new());
         let set = [(Coalescing::AdaptiveRx, 0), (Coalescing::RxUsecs, 100)];
         assert_eq!(rx.coalesce, set.into());

@@ -1,4 +1,4 @@
-//! What an experiment does on this machine: outside of guests, and of network namespaces of its own.
+//! The effects of an experiment on this machine: outside of guests and of its own network namespaces.
 //!
 //! An experiment file may be someone else's, so that `plumb run` lists this and asks. Settings of interfaces
 //! and disks aren't part of it: they are agreed to by name ([`super::MachinePlan`], [`super::Nics`]).
@@ -7,45 +7,15 @@ use std::collections::BTreeSet;
 
 use super::{Experiment, Kind, Lab, MachinePlan};
 
-/// What sysctls of this machine an experiment may set, by the beginning of their names. Others can start
-/// programs as root (`kernel.core_pattern`, `kernel.modprobe`) or weaken the system for all its users.
-const OF_MACHINE: [&str; 2] = ["net.", "vm."];
-/// Those that network namespaces may have of their own.
-const OF_NAMESPACE: &str = "net.";
-
-/// Check that a sysctl may be set in a lab.
-///
-/// # Errors
-/// It would be this machine's, and is none that an experiment may set.
-pub(super) fn check_sysctl(lab: Lab, name: &str) -> Result<(), String> {
-    let may = match lab {
-        Lab::Vm => true,
-        Lab::Netns => name.starts_with(OF_NAMESPACE),
-        Lab::Host => OF_MACHINE.iter().any(|prefix| name.starts_with(prefix)),
-    };
-    if may {
-        return Ok(());
-    }
-    let only = match lab {
-        Lab::Netns => "net.",
-        _ => "net. and vm.",
-    };
-    Err(format!(
-        "sysctl `{name}` would be set on this machine itself; in lab {lab} only those below {only} may be set, in a \
-         guest (lab vm) any"
-    ))
-}
-
 impl Experiment {
     /// Whether arms of a command on this machine set something of its interfaces or disks.
     pub fn names_objects(&self) -> bool {
         let has = |plan: &MachinePlan| plan.nic.is_some() || plan.disk.is_some();
         let is_here = (self.lab, self.workload.kind) == (Lab::Host, Kind::Work);
-        is_here && self.arms().iter().map(MachinePlan::of).any(|plan| has(&plan))
+        is_here && self.arms().iter().map(MachinePlan::from_arm).any(|plan| has(&plan))
     }
 
-    /// What it runs and sets on this machine, one line each: commands in the order in which they run, and
-    /// sysctls.
+    /// Its commands, in the order in which they run, and its sysctls on this machine, one line each.
     pub fn outside(&self) -> Vec<String> {
         let run = |words: &[String]| format!("run `{}`", words.join(" "));
         let mut lines: Vec<String> = self.build.commands.iter().map(|words| run(words)).collect();

@@ -33,7 +33,7 @@ pub(super) fn normal(text: &str) -> String {
 
 impl Qdisc {
     /// The qdisc of an arm, if it has one.
-    pub fn of(arm: &Arm) -> Option<Qdisc> {
+    pub fn from_arm(arm: &Arm) -> Option<Qdisc> {
         let words: Vec<String> = (arm.knobs.get("qdisc")?)
             .split(' ')
             .filter(|word| !word.is_empty())
@@ -64,7 +64,7 @@ impl Qdisc {
         let is_name = kind.len() <= MAX_KIND_CHARACTERS
             && kind.starts_with(|c: char| c.is_ascii_lowercase())
             && kind.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        // What `tc` takes before the name.
+        // Arguments that `tc` takes before the name.
         let others = ["dev", "root", "parent", "handle", "stab", "estimator", "help"];
         if !is_name || others.contains(&kind) {
             return Err(format!(
@@ -92,7 +92,7 @@ impl Qdisc {
         &self.words
     }
 
-    /// The kernel module that it needs; none if every kernel has it built in.
+    /// The qdisc's kernel module; none if every kernel has it built in.
     pub fn module(&self) -> Option<String> {
         let kind = self.kind();
         (!EVERYWHERE.contains(&kind)).then(|| format!("sch_{kind}"))

@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::timing::{SampleEvent, UserStacks};
 
-/// What is wrong with a key.
+/// The mistake in a key.
 type Wrong = (&'static str, String);
 
 /// Instructions between samples, by default: some 8,000 samples in the blocks of `plumb path`.
 const PERIOD: u64 = 1_000;
-/// Longer, and a block has none.
+/// With a longer period, a block has no samples.
 const MAX_PERIOD: u64 = 1_000_000_000_000;
 /// Every seed costs a little time and memory.
 const MAX_SEEDS: usize = 1_000;
-/// Samples of a CPU in a second, by default: no divisor of what else has a period.
+/// The default samples of a CPU in a second: not a divisor of other periodic work.
 const FREQUENCY: u32 = 997;
 /// At a higher one, samples take more time than they stand for.
 const MAX_FREQUENCY: u32 = 20_000;
@@ -31,7 +31,7 @@ pub struct Samples {
     pub seeds: Vec<u64>,
     /// Of work: samples of a CPU in a second.
     pub frequency: Option<u32>,
-    /// Of work: whether time off the CPU is measured as well.
+    /// Of work: whether to measure time off the CPU, too.
     #[serde(skip_serializing_if = "is_false")]
     pub off_cpu: bool,
     /// Of work: how the stacks of user code are found.
@@ -45,7 +45,7 @@ fn is_false(on: &bool) -> bool {
 }
 
 impl Samples {
-    /// Whether nothing is asked for.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         *self == Samples::default()
     }

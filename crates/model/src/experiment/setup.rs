@@ -1,11 +1,11 @@
-//! What is done in a guest before a command is measured, outside of its window.
+//! Steps in a guest before a command is measured, outside of its window.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::error::Wrong;
 use super::knobs::{Bytes, is_module};
-use super::workload::Wrong;
 
 /// Limit, so that an experiment can be read before it is run.
 const MAX_STEPS: usize = 64;
@@ -121,8 +121,7 @@ mod tests {
         assert_eq!(Experiment::parse(&written).unwrap().setup, experiment.setup);
     }
 
-    /// Check that a wrong step is an error with its line, and that there are none where no command
-    /// runs in a guest.
+    /// Check that a wrong step is an error with its line, and that steps are refused where no command runs in a guest.
     #[test]
     fn wrong_steps() {
         for (setup, says) in [

@@ -13,14 +13,14 @@ pub struct Shares {
     /// One line.
     #[serde(default)]
     pub title: String,
-    /// What to bear in mind about them, such as what published shares are of.
+    /// A remark about them, such as the basis of published shares.
     #[serde(default)]
     pub note: String,
-    /// The class.
+    /// The protocol and direction of the packets.
     pub class: Class,
     /// Functions, each with all below it: names from the outermost inwards, separated by `;`.
     pub of: Vec<String>,
-    /// What they are shares of: all below this function; none for the class.
+    /// The whole that they are shares of: all below this function; none for the class.
     #[serde(default)]
     pub within: Option<String>,
     /// The arms; none for all that have the class.
@@ -39,7 +39,7 @@ pub struct PublishedShare {
     pub arm: String,
     /// One of the functions, as it is written there.
     pub of: String,
-    /// The share.
+    /// The published share, in percent.
     pub percent: f64,
 }
 

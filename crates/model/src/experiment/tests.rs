@@ -13,13 +13,13 @@ proto = ["raw", "udp"]
 size_bytes = [10, "1K"]
 "#;
 
-/// Check that every combination of what varies is an arm, over the fixed knobs.
+/// Check that every combination of varied levels is an arm, over the fixed knobs.
 #[test]
 fn arms_are_the_product() {
     let arms = Experiment::parse(SMALL).unwrap().arms();
-    let told: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.link, a.size_bytes)).collect();
+    let summaries: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.link, a.size_bytes)).collect();
     assert_eq!(
-        told,
+        summaries,
         [
             ("raw size=10", Link::Lo, 10),
             ("raw size=1024", Link::Lo, 1024),
@@ -82,8 +82,8 @@ fn impossible_plans_are_refused() {
     assert!(error.what.contains("expected at most 10000"), "{error}");
 }
 
-/// Check that each mistake of an experiment is reported with the line that has to be changed,
-/// also where an earlier table sets the same key, and with a hint where there is one.
+/// Check that each mistake of an experiment is reported with the line that has to be changed, also where an earlier
+/// table sets the same key, and with a hint, if any.
 #[test]
 fn mistakes_name_their_lines() {
     for (rest, line, says) in [
@@ -156,7 +156,7 @@ fn a_claim_needs_its_arm() {
     assert!(error.what.contains("no arm sends tcp"), "{error}");
 }
 
-/// Check that a published time of 0, or NaN, is refused: there are no shares of it.
+/// Check that a published time of 0, or NaN, is refused: no shares can be taken of it.
 #[test]
 fn published_times_are_times() {
     for (total, top, line) in [("0.0", "1.0", 5), ("nan", "1.0", 5), ("2.0", "-1.0", 7)] {
@@ -223,8 +223,8 @@ fn rules_have_three_forms() {
     let names = |experiment: &Experiment| -> Vec<String> {
         experiment.arms().into_iter().map(|a| a.name).collect()
     };
-    let told = ["nft=table ip t {}", "nft=a.nft", "rules=0", "set=9 hook=input match=port"];
-    assert_eq!(names(&experiment), told);
+    let expected = ["nft=table ip t {}", "nft=a.nft", "rules=0", "set=9 hook=input match=port"];
+    assert_eq!(names(&experiment), expected);
     assert_eq!(experiment.rulesets_mut().count(), 4);
     for nft in experiment.rulesets_mut() {
         if let Nft::File(name) = nft {
@@ -232,9 +232,10 @@ fn rules_have_three_forms() {
         }
     }
     // A file that was read makes the same arms.
-    assert_eq!(names(&experiment), told);
+    assert_eq!(names(&experiment), expected);
     let arms = experiment.arms();
-    let text_of = |n: usize| Ruleset::of(&arms[n]).unwrap().text(arms[n].family, arms[n].proto);
+    let text_of =
+        |n: usize| Ruleset::from_arm(&arms[n]).unwrap().text(arms[n].family, arms[n].proto);
     assert_eq!(text_of(0), "table ip t {}");
     assert_eq!(text_of(1), "table ip a {}");
     assert!(text_of(3).contains("udp dport @never drop"));
@@ -268,8 +269,8 @@ fn wrong_rules() {
     assert!(Experiment::parse(port).unwrap_err().what.contains("no ports"));
     for (place, needs) in [("router", "forward"), ("bridge", "bridge")] {
         let text = format!("name = \"x\"\n[knobs]\nnft = {{ rules = 1 }}\nnft_in = \"{place}\"\n");
-        let told = Experiment::parse(&text).unwrap_err().what;
-        assert!(told.contains(&format!("needs {needs} = \"on\"")), "{told}");
+        let message = Experiment::parse(&text).unwrap_err().what;
+        assert!(message.contains(&format!("needs {needs} = \"on\"")), "{message}");
         Experiment::parse(&format!("{text}{needs} = \"on\"\nlink = \"veth\"\n")).unwrap();
     }
 }
@@ -284,14 +285,14 @@ fn queueing_disciplines_vary() {
     let names: Vec<&str> = arms.iter().map(|a| a.name.as_str()).collect();
     assert_eq!(names, ["qdisc=own", "qdisc=netem delay 20us", "qdisc=fq"]);
     assert!(!arms[0].knobs.contains_key("qdisc") && !arms[0].knobs.contains_key("qdisc_in"));
-    assert_eq!(Qdisc::of(&arms[0]), None);
+    assert_eq!(Qdisc::from_arm(&arms[0]), None);
     assert_eq!(arms[1].knobs["qdisc"], "netem delay 20us");
-    let netem = Qdisc::of(&arms[1]).unwrap();
+    let netem = Qdisc::from_arm(&arms[1]).unwrap();
     assert_eq!(netem.words(), ["netem", "delay", "20us"]);
     assert_eq!((netem.kind(), netem.within), ("netem", Within::Rx));
     assert_eq!(netem.module().as_deref(), Some("sch_netem"));
     let fifo = Experiment::parse("name = \"x\"\n[knobs]\nqdisc = \"pfifo limit 9\"\n").unwrap();
-    let fifo = Qdisc::of(&fifo.arms()[0]).unwrap();
+    let fifo = Qdisc::from_arm(&fifo.arms()[0]).unwrap();
     assert_eq!((fifo.module(), fifo.within), (None, Within::Tx));
 }
 
@@ -423,8 +424,9 @@ fn figures_have_arms() {
     let file = Experiment::parse(FRAMES).unwrap();
     assert_eq!(file.arms().len(), 2 * 2 + 2);
     let of = |n: usize| file.arms_of(&file.figures[n]);
-    let along: Vec<f64> =
-        (of(1).iter()).map(|arm| number_of("rate", &arm.told("rate").unwrap()).unwrap()).collect();
+    let along: Vec<f64> = (of(1).iter())
+        .map(|arm| number_of("rate", &arm.level_text("rate").unwrap()).unwrap())
+        .collect();
     assert_eq!(along, [100e3, 1e6]);
     let arms = file.bench_arms().unwrap();
     assert!(arms[5].apart && !arms[0].apart);
@@ -489,8 +491,8 @@ fn mistakes_of_frames() {
     }
 }
 
-/// Check that keys which the lab or the kind of workload does not support are refused, with the
-/// line and what is supported.
+/// Check that keys which the lab or the kind of workload does not support are refused, with the line and the supported
+/// ones.
 #[test]
 fn labs_and_workloads() {
     let of = |lab: &str, rest: &str| {
@@ -546,7 +548,7 @@ fn labs_and_workloads() {
     assert_eq!((error.line, error.hint.as_deref()), (2, Some("did you mean `exact`?")));
 }
 
-/// Check that what is written has no empty tables, lists and texts.
+/// Check that written files have no empty tables, lists and texts.
 #[test]
 fn what_is_written_has_no_empty_parts() {
     let text = "name = \"x\"\n[[arm]]\nname = \"default\"\n[[arm]]\nname = \"y\"\nknobs.mtu_bytes = 1400\n";
@@ -569,7 +571,7 @@ fn what_is_written_has_no_empty_parts() {
     assert_eq!(written.matches("[arm.knobs]").count(), 1, "{written}");
 }
 
-/// Check that every knob is written as it is read, whatever it takes.
+/// Check that every knob is written as it is read, whatever its levels.
 #[test]
 fn knobs_are_written_as_they_are_read() {
     let text = "name = \"x\"\n[knobs]\noffload = { gro = true, tso = \"off\" }\n\
@@ -601,8 +603,8 @@ fn declarations_of_knobs() {
     }
 }
 
-/// Check that a level of `module` may be a list of files, which is written as one again, and
-/// that of each the last component is in the arm's name.
+/// Check that a level of `module` may be a list of files, which is written as one again, and that the arm's name has
+/// the last component of each.
 #[test]
 fn lists_of_modules() {
     let text = "name = \"x\"\n[workload]\nkind = \"packets\"\n[vary]\n\
@@ -622,7 +624,7 @@ fn lists_of_modules() {
     assert!(Experiment::parse(fixed).is_err());
 }
 
-/// Check that shares, times and rates are numbers along a figure, and that words are none.
+/// Check that shares, times and rates are numbers along a figure, and words are not.
 #[test]
 fn numbers_along() {
     for (knob, level, number) in [

@@ -6,15 +6,15 @@ use crate::recording::Arm;
 words! {
     /// The hosts whose rules or egress qdisc are set.
     Within, "place",
-    /// The sender.
+    /// The host that sends.
     Tx = "tx",
-    /// The receiver.
+    /// The host that receives.
     Rx = "rx",
     /// Sender and receiver.
     Both = "both",
-    /// The router.
+    /// The router between them.
     Router = "router",
-    /// The bridge.
+    /// The bridge between them.
     Bridge = "bridge",
 }
 

@@ -1,18 +1,16 @@
-//! What generates the packets, how often, and which of them are observed.
+//! The source of the packets, their rate, and the packets to observe.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::Wrong;
 use super::setup::FileSize;
 use super::time::{Share, Time};
 use super::{Kind, Lab};
 use crate::class::{Family, Proto};
 
-/// The key that is wrong, and a message.
-pub(super) type Wrong = (&'static str, String);
-
-/// What generates the packets of a block. Keys that its kind does not support are errors.
+/// The source of a block's packets. Keys that its kind does not support are errors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
@@ -37,13 +35,13 @@ pub struct Workload {
     /// Between two hosts: the bytes of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<FileSize>,
-    /// Those given to each send.
+    /// The bytes given to each send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_bytes: Option<FileSize>,
     /// The number of requests of a block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// Those of a web server.
+    /// The number of requests to a web server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
     /// Its directories of files.
@@ -66,7 +64,7 @@ const MAX_SEEDS: u32 = 1_000;
 
 impl Workload {
     /// A workload of this kind with all defaults.
-    pub fn of(kind: Kind) -> Workload {
+    pub fn from_kind(kind: Kind) -> Workload {
         Workload { kind, ..Workload::default() }
     }
 
@@ -266,10 +264,10 @@ impl Blocks {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// Of these protocols; empty for all.
+    /// Only these protocols; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub proto: Vec<Proto>,
-    /// Of this address family.
+    /// Only this address family.
     pub family: Option<Family>,
     /// With this source or destination port.
     pub port: Option<u16>,
@@ -279,14 +277,14 @@ pub struct Filter {
     pub interface: Option<String>,
     /// In this network namespace: a name, a PID, or a path.
     pub netns: Option<String>,
-    /// Of this process.
+    /// Only this process.
     pub pid: Option<u32>,
-    /// Of tasks in this cgroup: its path.
+    /// Only tasks in this cgroup: its path.
     pub cgroup: Option<String>,
 }
 
 impl Filter {
-    /// Whether it is of a process, or of nothing, and of nothing else.
+    /// Whether it selects at most a process, and nothing else.
     pub fn is_of_process(&self) -> bool {
         let of_process = Filter { pid: self.pid, ..Filter::default() };
         *self == of_process

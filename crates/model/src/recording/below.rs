@@ -7,16 +7,14 @@ use crate::chain;
 use crate::span::{Call, Span, SpanOf};
 
 impl Recording {
-    /// The recording below a function, or below a [`chain`] of them: its outermost calls, in any
-    /// calling context, are one tree that begins with it. Calls and costs are as they were, so the
-    /// calls of the root are those of the function, without those from itself. Several functions
-    /// of the name have a tree each. Blocks keep their totals, of which the costs are a part now. A
-    /// direction of a block that was measured and has nothing below the function has a cost of 0
-    /// there: that is known, too.
+    /// The recording below a function, or below a [`chain`] of them: its outermost calls, in any calling context, are
+    /// one tree that begins with it. Calls and costs are as they were, so the root's calls are the function's, without
+    /// recursive ones. Several functions of the name have a tree each. Blocks keep their totals, so that costs are now
+    /// only a part of them. A direction that a block measured has a cost of 0 if nothing is below the function: that is
+    /// known, too.
     ///
-    /// Everything that has no place on the tree is left out: times of single samples, stages,
-    /// per-packet traces, source lines, and what the experiment claims of the whole. The environment has
-    /// the function ([`env::BELOW`]).
+    /// Everything that has no place on the tree is left out: times of single samples, stages, per-packet traces, source
+    /// lines, and the experiment's claims about the whole. The environment has the function ([`env::BELOW`]).
     pub fn below(&self, chain: &str) -> Recording {
         let mut part = Recording {
             blocks: self.blocks.clone(),
@@ -27,7 +25,7 @@ impl Recording {
             trace_texts: Vec::new(),
             ..self.without_blocks()
         };
-        part.environment.insert(env::BELOW.into(), chain::told(chain));
+        part.environment.insert(env::BELOW.into(), chain::chain_text(chain));
         let nodes = part.plant(self, &chain::below(self, chain));
         let mut costs: BTreeMap<_, Cost> = BTreeMap::new();
         for cost in &self.costs {
@@ -72,7 +70,7 @@ impl Recording {
         self.environment.get(env::BELOW).map(String::as_str)
     }
 
-    /// Add the costs of 0 of what another recording has costs of, and this part of it has none.
+    /// Add costs of 0 where another recording has costs, and this part of it has none.
     fn add_nothing(&mut self, other: &Recording, chain: &str) {
         let place = |cost: &Cost| (cost.block, cost.quantity, cost.direction);
         let has: BTreeSet<_> = self.costs.iter().map(place).collect();
@@ -241,12 +239,12 @@ mod tests {
         );
         assert_eq!(part.root(), Some("bh"));
         assert_eq!(recording().root(), None);
-        // A chain: what is below `dequeue` where `bh` called it.
+        // A chain: the callees of `dequeue` where `bh` called it.
         let of_it = recording().below("bh;dequeue");
         assert_eq!(of_it.root(), Some("dequeue below bh"));
         let own: u64 = of_it.costs.iter().map(|c| c.own).sum();
         assert_eq!(own, 20 + 60 + 70 + 80);
-        // What was measured, and has nothing of a function, costs nothing there.
+        // A measured block without the function has a cost of 0 there.
         let none = recording().below("none");
         let costs: Vec<_> =
             (none.costs.iter()).map(|c| (c.block, c.direction, c.calls, c.own)).collect();

@@ -1,7 +1,7 @@
 //! Some of the arms of a recording.
 
 use super::{Block, Recording};
-use crate::quantity::Of;
+use crate::quantity::Subject;
 
 impl Recording {
     /// Keep only these arms, in this order: of a recording whose blocks have figures alone.
@@ -17,9 +17,11 @@ impl Recording {
         self.blocks = blocks;
         self.scalars.retain_mut(|scalar| {
             let of = match scalar.of {
-                Of::Run => Some(Of::Run),
-                Of::Arm(was) => arm(was).map(|arm| Of::Arm(arm as u32)),
-                Of::Block(was) => numbers.get(was as usize).copied().flatten().map(Of::Block),
+                Subject::Run => Some(Subject::Run),
+                Subject::Arm(was) => arm(was).map(|arm| Subject::Arm(arm as u32)),
+                Subject::Block(was) => {
+                    numbers.get(was as usize).copied().flatten().map(Subject::Block)
+                }
             };
             scalar.of = of.unwrap_or(scalar.of);
             of.is_some()
@@ -37,7 +39,7 @@ mod tests {
     use super::*;
     use crate::experiment::{Knobs, Lab};
     use crate::hosts::THROUGHPUT;
-    use crate::quantity::Item;
+    use crate::quantity::FigureKey;
     use crate::recording::Ledger;
 
     /// Check that kept arms have their blocks, figures and notes, under new numbers.
@@ -61,18 +63,19 @@ mod tests {
                 returned: 0,
                 duration_ns: 1,
             });
-            let of = Of::Block(block as u32);
-            recording.add(of, &THROUGHPUT, Item::ONLY, f64::from(arm));
+            let of = Subject::Block(block as u32);
+            recording.add(of, &THROUGHPUT, FigureKey::ONLY, f64::from(arm));
         }
-        recording.add(Of::Run, &THROUGHPUT, Item::ONLY, 7.0);
+        recording.add(Subject::Run, &THROUGHPUT, FigureKey::ONLY, 7.0);
         recording.keep_arms(&[2, 0]);
         let names: Vec<&str> = recording.arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["2", "0"]);
         let arms: Vec<u32> = recording.blocks.iter().map(|block| block.arm).collect();
         assert_eq!(arms, [0, 1, 0]);
-        let figures: Vec<(Of, f64)> = recording.scalars.iter().map(|s| (s.of, s.value)).collect();
-        let of = |block| Of::Block(block);
-        assert_eq!(figures, [(of(0), 2.0), (of(1), 0.0), (of(2), 2.0), (Of::Run, 7.0)]);
+        let figures: Vec<(Subject, f64)> =
+            recording.scalars.iter().map(|s| (s.of, s.value)).collect();
+        let of = |block| Subject::Block(block);
+        assert_eq!(figures, [(of(0), 2.0), (of(1), 0.0), (of(2), 2.0), (Subject::Run, 7.0)]);
         assert_eq!(recording.notes[&1].facts["arm"], "0");
         assert_eq!(recording.notes.len(), 2);
     }

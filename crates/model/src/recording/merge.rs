@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{Block, BlockHop, Recording};
 use crate::loss::Loss;
-use crate::quantity::{Declared, Item, Kind, Of, Quantity, QuantityId, Scalar};
+use crate::quantity::{Declared, FigureKey, Kind, Quantity, QuantityId, Scalar, Subject};
 use crate::span::{Span, SpanOf};
 use crate::timing::{LATENCY_P50, LATENCY_P99, PERIOD};
 use crate::trace::Trace;
@@ -27,10 +27,9 @@ pub const SESSIONS: Declared = Declared::new("run", "sessions", "sessions", Kind
 const TIMES_OF_SAMPLES: &str = "times of samples in merged blocks";
 
 impl Recording {
-    /// Halve the indices of blocks from `from` on so many times, and merge blocks of one arm,
-    /// instrument and index: costs, distributions, ledgers and counts add up; rates, shares and
-    /// quantiles become means weighted by duration. Samples lose their times, which is counted as a
-    /// loss.
+    /// Halve the indices of blocks from `from` on `halvings` times, and merge blocks of one arm, instrument and index:
+    /// costs, distributions, ledgers and counts add up; rates, shares and quantiles become means weighted by duration.
+    /// Samples lose their times, counted as a loss.
     pub fn merge_blocks(&mut self, from: u32, halvings: u32) {
         for block in self.blocks.iter_mut().skip(from as usize) {
             block.index = block.index.checked_shr(halvings).unwrap_or(0);
@@ -70,13 +69,13 @@ impl Recording {
         most.log2().ceil() as u32
     }
 
-    /// How long a long run has been measuring, in nanoseconds: 0 if it is none.
+    /// How long a long run has been measuring, in nanoseconds; 0 for other runs.
     pub fn run_ns(&self) -> u64 {
         let times = self.scalars_of(&INTO_RUN).map(|s| s.value);
         times.fold(0.0, f64::max) as u64
     }
 
-    /// The most measured blocks that one of these is merged of.
+    /// The most measured blocks that went into one of these.
     pub fn merged_in(&self, is_of: impl Fn(&Block) -> bool) -> u32 {
         let is = |block: u32| self.blocks.get(block as usize).is_some_and(&is_of);
         let merged = self.scalars_of(&MERGED);
@@ -84,7 +83,7 @@ impl Recording {
         of.map(|s| s.value as u32).max().unwrap_or(0)
     }
 
-    /// Measured blocks of a long run, whichever were merged.
+    /// Measured blocks of a long run, merged or not.
     pub fn measured_blocks(&self) -> u64 {
         let merged = self.scalars_of(&MERGED);
         merged.map(|s| s.value as u64).sum()
@@ -93,13 +92,13 @@ impl Recording {
     /// Note of blocks from `from` on, which were just measured, when that was.
     pub fn note_measured(&mut self, from: u32, into_run_ns: u64) {
         for block in from..self.blocks.len() as u32 {
-            self.add(Of::Block(block), &MERGED, Item::ONLY, 1.0);
-            self.add(Of::Block(block), &INTO_RUN, Item::ONLY, into_run_ns as f64);
+            self.add(Subject::Block(block), &MERGED, FigureKey::ONLY, 1.0);
+            self.add(Subject::Block(block), &INTO_RUN, FigureKey::ONLY, into_run_ns as f64);
         }
     }
 }
 
-/// Of how many blocks each new one is.
+/// The number of blocks merged into each new one.
 fn sizes(numbers: &[u32], blocks: u32) -> Vec<u32> {
     let mut sizes = vec![0; blocks as usize];
     for number in numbers {
@@ -112,7 +111,7 @@ fn sizes(numbers: &[u32], blocks: u32) -> Vec<u32> {
 struct Merging {
     /// The new index of each block.
     numbers: Vec<u32>,
-    /// Of how many each new one is.
+    /// The number merged into each new one.
     sizes: Vec<u32>,
     /// The first that changes.
     first: u32,
@@ -123,7 +122,7 @@ impl Merging {
         self.numbers.get(block as usize).copied().unwrap_or(block)
     }
 
-    /// Cut off the part of a list that may change: what is of blocks before is at its beginning.
+    /// Cut off the part of a list that may change; entries of earlier blocks are at its beginning.
     fn tail<T>(&self, list: &mut Vec<T>, block: impl Fn(&T) -> u32) -> Vec<T> {
         let begin = list.iter().position(|one| block(one) >= self.first);
         begin.map_or_else(Vec::new, |begin| list.split_off(begin))
@@ -231,8 +230,8 @@ impl Merging {
         let scalars = &mut recording.scalars;
         let begin = scalars.iter().position(|scalar| self.changes(scalar));
         let tail = scalars.split_off(begin.unwrap_or(scalars.len()));
-        let mut known: BTreeMap<(u32, QuantityId, Item), usize> = BTreeMap::new();
-        // The durations of what each is a mean of.
+        let mut known: BTreeMap<(u32, QuantityId, FigureKey), usize> = BTreeMap::new();
+        // The durations behind each mean.
         let mut weights: Vec<f64> = Vec::new();
         let mut merged: Vec<Scalar> = Vec::new();
         for scalar in tail {
@@ -256,7 +255,7 @@ impl Merging {
                     weights[at] += weight;
                 }
                 _ => {
-                    merged.push(Scalar { of: Of::Block(number), ..scalar });
+                    merged.push(Scalar { of: Subject::Block(number), ..scalar });
                     weights.push(weight);
                 }
             }
@@ -293,7 +292,7 @@ fn merge_span(into: &mut Span, span: &Span) {
     match (&mut into.of, &span.of) {
         (SpanOf::Call(into), SpanOf::Call(call)) => {
             into.corrected_ns += call.corrected_ns;
-            // Of one calibration: errors add up.
+            // The samples share a calibration: errors add up.
             into.uncertainty_ns += call.uncertainty_ns;
         }
         (SpanOf::Stage(into), SpanOf::Stage(stage)) => {

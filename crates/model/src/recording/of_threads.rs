@@ -32,9 +32,8 @@ impl Recording {
         all.filter(|(_, thread)| is_it(thread)).map(|(id, _)| id).collect()
     }
 
-    /// The samples of some threads and what they add up to; blocks keep their length, and have the
-    /// totals of these threads. What is not known by thread is left out. The environment has what they
-    /// are called ([`env::THREADS`]).
+    /// The samples of some threads and their sums; blocks keep their length, and have the totals of these threads. What
+    /// is not known by thread is left out. The environment has the threads' names ([`env::THREADS`]).
     pub fn of_threads(&self, threads: &[ThreadId], called: &str) -> Recording {
         let mut part = Recording {
             blocks: self.blocks.clone(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Block, Recording, env};
 use crate::events;
-use crate::quantity::{Declared, Of, Quantity, QuantityId, Scalar};
+use crate::quantity::{Declared, Quantity, QuantityId, Scalar, Subject};
 use crate::spans;
 use crate::timing::INSTRUCTIONS;
 use crate::trace::Trace;
@@ -24,7 +24,7 @@ impl Recording {
         parts
     }
 
-    /// What the costs of a part are of.
+    /// The quantities of a part's costs.
     pub fn quantity_of_part(&self, part: &str) -> Option<&Quantity> {
         let further = self.further();
         if let Some((_, quantity)) = further.iter().find(|(_, quantity)| quantity.name == part) {
@@ -35,13 +35,13 @@ impl Recording {
         self.quantities.get(total.quantity as usize)
     }
 
-    /// The name of a part, by that or by what its costs are of: the first quantity of an instrument has
-    /// the instrument's name.
+    /// The name of a part, by that or by the quantity of its costs: the first quantity of an instrument has the
+    /// instrument's name.
     pub fn part_named(&self, name: &str) -> Option<&str> {
         let parts = self.parts();
         let of = |part: &&&str| self.quantity_of_part(part).is_some_and(|q| q.name == name);
         let named = parts.iter().find(|part| **part == name);
-        // What perf calls the events of a file, in the order of the parts.
+        // perf's names for the events of a file, in the order of the parts.
         let events = self.environment.get(env::SAMPLED_EVENT);
         let mut events = events.into_iter().flat_map(|all| all.split(", "));
         let mut called = || events.position(|event| event == name);
@@ -49,8 +49,8 @@ impl Recording {
         named.or_else(|| parts.get(called()?).copied())
     }
 
-    /// The quantities that costs of a block are of beside its first one, which is that of its times
-    /// between events, or of its counts of events, if it has such.
+    /// The quantities of a block's costs beside its first one, which is the quantity of its times between events, or of
+    /// its counts of events, if it has such.
     fn further(&self) -> Vec<(QuantityId, &Quantity)> {
         let mut further: Vec<(QuantityId, &Quantity)> = Vec::new();
         let has_times = !self.spans.is_empty();
@@ -87,12 +87,12 @@ impl Recording {
         let named = further.iter().find(|(_, q)| q.name == name);
         let instrument = named.map_or(name, |(_, quantity)| &quantity.instrument);
         let is_of = |block: &Block| block.instrument.is_empty() || block.instrument == instrument;
-        // Of the quantities of a block, the one that was asked for or the first.
+        // The requested one of a block's quantities, or the first.
         let has = |quantity: QuantityId| match named {
             Some((id, _)) => quantity == *id,
             None => !further.iter().any(|(id, _)| *id == quantity),
         };
-        // Who caused events is in the table of their counts as well, by layer.
+        // The table of counts also has who caused events, by layer.
         let is_of_counts = named.is_none() && instrument == events::INSTRUMENT;
         // Call graphs of events are without their counts.
         let counts: Vec<QuantityId> = (0..)
@@ -161,8 +161,8 @@ impl Recording {
         // Old recordings don't name the instrument.
         let is_of = |by: &str| by.is_empty() || by == instrument;
         part.losses.retain(|by, _| is_of(by));
-        part.unwatched.retain(|by, _| is_of(by));
-        part.shed.retain(|by, _| is_of(by));
+        part.not_measured.retain(|by, _| is_of(by));
+        part.over_budget.retain(|by, _| is_of(by));
         if part.calls().next().is_none() {
             part.attachments.clear();
             part.calibration.clear();
@@ -177,7 +177,7 @@ impl Recording {
         part.environment.insert(env::UNIT.into(), unit.into());
         for scalar in (self.scalars.iter()).filter(|s| !counts.contains(&s.quantity)) {
             let of = match scalar.of {
-                Of::Block(block) => number(block).map(Of::Block),
+                Subject::Block(block) => number(block).map(Subject::Block),
                 of => Some(of),
             };
             part.scalars.extend(of.map(|of| Scalar { of, ..scalar.clone() }));
@@ -202,9 +202,9 @@ impl Recording {
             calibration: self.calibration.clone(),
             trace_texts: self.trace_texts.clone(),
             losses: self.losses.clone(),
-            unwatched: self.unwatched.clone(),
-            shed: self.shed.clone(),
-            untried: self.untried.clone(),
+            not_measured: self.not_measured.clone(),
+            over_budget: self.over_budget.clone(),
+            not_tried: self.not_tried.clone(),
             complete: self.complete,
             ..Recording::default()
         }
@@ -215,7 +215,7 @@ impl Recording {
 mod tests {
     use super::*;
     use crate::class::{Context, Direction};
-    use crate::quantity::Item;
+    use crate::quantity::FigureKey;
     use crate::recording::{Cost, Ledger, LineCost, SourceLine, Total};
     use crate::span::{Span, SpanOf, Stage, StageKind, Times};
     use crate::timing::{DEFERRED, DELIVERED, FOLLOWED, INSTRUCTIONS, SAMPLED};
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(["exact", "samples", "deferred"].map(lines), [0, 1, 0]);
     }
 
-    /// Check that call graphs beside times between events are parts of their own, without the times.
+    /// Check that call graphs beside times between events are separate parts, without the times.
     #[test]
     fn times_and_their_causes() {
         let mut recording = Recording::default();
@@ -319,9 +319,9 @@ mod tests {
                 duration_ns: 1,
             });
             let value = f64::from(index);
-            recording.add(Of::Block(index), &DELIVERED, Item::ONLY, value);
+            recording.add(Subject::Block(index), &DELIVERED, FigureKey::ONLY, value);
         }
-        recording.add(Of::Run, &FOLLOWED, Item::ONLY, 7.0);
+        recording.add(Subject::Run, &FOLLOWED, FigureKey::ONLY, 7.0);
         let failed = &mut recording.notes_of(0).failed;
         failed.insert("functions".into(), "no BTF".into());
         assert_eq!(recording.instruments(), ["stages", "functions", "samples"]);
@@ -329,9 +329,9 @@ mod tests {
         let indices: Vec<u32> = part.blocks.iter().map(|b| b.index).collect();
         assert_eq!(indices, [0, 2, 3]);
         assert_eq!(part.environment[env::CLOCK], "samples");
-        let scalars: Vec<(Of, f64)> = part.scalars.iter().map(|s| (s.of, s.value)).collect();
-        let of_blocks = (0..).zip([0.0, 2.0, 3.0]).map(|(n, v)| (Of::Block(n), v));
-        let wanted: Vec<(Of, f64)> = of_blocks.chain([(Of::Run, 7.0)]).collect();
+        let scalars: Vec<(Subject, f64)> = part.scalars.iter().map(|s| (s.of, s.value)).collect();
+        let of_blocks = (0..).zip([0.0, 2.0, 3.0]).map(|(n, v)| (Subject::Block(n), v));
+        let wanted: Vec<(Subject, f64)> = of_blocks.chain([(Subject::Run, 7.0)]).collect();
         assert_eq!(scalars, wanted);
         assert!(matches!(part.part("samples"), Cow::Borrowed(_)));
     }

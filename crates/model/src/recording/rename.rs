@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Cost, FunctionId, Node, NodeId, Recording, Samples};
 use crate::span::SpanOf;
 
-/// What a function is known by in a recording: its name and its module.
+/// A function's identity in a recording: its name and its module.
 pub type FunctionKey = (String, Option<String>);
 
 impl Recording {
-    /// Give functions other names and modules, by the ones that they have; returns whether there are any such.
+    /// Rename functions and their modules; returns whether any matched.
     pub fn rename(&mut self, names: &HashMap<FunctionKey, FunctionKey>) -> bool {
         let key = |f: &super::Function| (f.name.clone(), f.module.clone());
         if !self.functions.iter().any(|f| names.contains_key(&key(f))) {
@@ -118,7 +118,7 @@ mod tests {
             source: None,
         };
         let node = |parent, function| Node { parent, function, tail: false };
-        // Below main, at two places of one function, each of which calls leaf.
+        // Below main, at two places of one function; both call leaf.
         let mut recording = Recording {
             functions: ["main", "[1]", "[2]", "leaf"].map(function).into(),
             nodes: vec![

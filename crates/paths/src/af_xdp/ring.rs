@@ -113,7 +113,7 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// As its producer: add as many of these as there is room for; returns their number.
+    /// As its producer: add as many items as there is room for; returns their number.
     pub(super) fn produce(&mut self, items: &[T]) -> usize {
         let consumer = self.index(self.offsets.consumer).load(Ordering::Acquire);
         let room = self.entries - self.own.wrapping_sub(consumer);

@@ -28,7 +28,7 @@ fn set<T>(socket: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<()
     }
 }
 
-/// For structures of numbers alone, of which all zeros are a value.
+/// For structures of plain numbers, where all zeros is a valid value.
 fn get<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
     // SAFETY: see above; all that are asked for are such structures of libc.
     let mut value: T = unsafe { std::mem::zeroed() };
@@ -145,7 +145,7 @@ impl Socket {
             sxdp_queue_id: at.queue,
             sxdp_shared_umem_fd: shared,
         };
-        // SAFETY: the address is as long as is said.
+        // SAFETY: the address has the given length.
         let result = unsafe {
             libc::bind(
                 self.fd.as_raw_fd(),
@@ -171,14 +171,14 @@ impl Socket {
     /// Its drops: frames without a free buffer, and frames without room in the ring (`__xsk_rcv`,
     /// net/xdp/xsk.c).
     pub(super) fn lost(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
-        let told: libc::xdp_statistics = get(fd, libc::XDP_STATISTICS)?;
-        Ok((told.rx_dropped, told.rx_ring_full))
+        let statistics: libc::xdp_statistics = get(fd, libc::XDP_STATISTICS)?;
+        Ok((statistics.rx_dropped, statistics.rx_ring_full))
     }
 
     /// Whether it is in zero-copy mode.
     pub(super) fn is_without_copies(&self) -> io::Result<bool> {
-        let told: libc::xdp_options = get(self.fd(), libc::XDP_OPTIONS)?;
-        Ok(told.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+        let options: libc::xdp_options = get(self.fd(), libc::XDP_OPTIONS)?;
+        Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
     /// Make the kernel send what is in the ring. In copy mode it sends a few at a time and returns

@@ -37,7 +37,7 @@ struct State {
     ended: Option<String>,
 }
 
-/// The child.
+/// A running testpmd; dropping it ends the program.
 #[derive(Debug)]
 pub(super) struct Process {
     pid: u32,
@@ -85,8 +85,8 @@ impl Process {
             .name("dpdk-testpmd".into())
             .spawn(move || keep(command, &namespace, &started, output, &kept))
             .doing(doing)?;
-        let told = start.recv().unwrap_or_else(|_| Err(io::Error::other("it has crashed")));
-        let (pid, stdin) = told.doing(doing)?;
+        let child = start.recv().unwrap_or_else(|_| Err(io::Error::other("it has crashed")));
+        let (pid, stdin) = child.doing(doing)?;
         let mut process = Process {
             pid,
             state,
@@ -126,14 +126,14 @@ impl Process {
             if start.elapsed() > START {
                 let late = io::Error::from(io::ErrorKind::TimedOut);
                 return Err(late)
-                    .doing(|| format!("start dpdk-testpmd; its output: {}", self.told()));
+                    .doing(|| format!("start dpdk-testpmd; its output: {}", self.output_text()));
             }
             std::thread::sleep(NAP);
         }
     }
 
     /// The end of its output.
-    fn told(&self) -> String {
+    fn output_text(&self) -> String {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&state.told);
         let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
@@ -149,7 +149,7 @@ impl Process {
             None => Ok(()),
             Some(how) => Err(PathError::System {
                 doing: "go on with dpdk-testpmd".into(),
-                source: format!("it ended ({how}); its output: {}", self.told()).into(),
+                source: format!("it ended ({how}); its output: {}", self.output_text()).into(),
             }),
         }
     }

@@ -66,7 +66,7 @@ impl Telemetry {
         for (to, from) in address.sun_path.iter_mut().zip(path) {
             *to = *from as libc::c_char;
         }
-        // SAFETY: the address is as long as is said.
+        // SAFETY: the address has the given length.
         let result = unsafe {
             libc::connect(
                 socket.as_raw_fd(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * A program that reads what may not be there: a frame can end before its IP header.
- * No kernel takes it, and what it says is what people are shown.
+ * No kernel accepts it: `plumb bench verify` shows how it is refused.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

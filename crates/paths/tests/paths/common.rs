@@ -16,7 +16,7 @@ use netplumb_sys::netns::Namespace;
 pub(crate) const PORT: u16 = 9_009;
 /// Frames of a test.
 pub(crate) const FRAMES: u64 = 2_000;
-/// So many are sent at once: a veth's ring holds 256 (VETH_RING_SIZE).
+/// Frames sent at once: a veth's ring holds 256 (VETH_RING_SIZE).
 const BURST: u64 = 50;
 
 /// Whether namespaces can be made here; prints a note if not.
@@ -128,12 +128,12 @@ impl Wires {
         self.at(&self.middle, "rx0", Some("out0"))
     }
 
-    /// Where what was sent on comes out.
+    /// Where forwarded frames come out.
     pub(crate) fn sink_site(&self) -> Site {
         self.at(&self.sink, "sink0", None)
     }
 
-    /// Where what was sent back comes out.
+    /// Where returned frames come out.
     pub(crate) fn generator_site(&self) -> Site {
         self.at(&self.tx, "tx0", None)
     }

@@ -51,9 +51,9 @@ fn stand(way: &Way, wires: &Wires) -> (Box<dyn Standing>, Option<Sink>) {
     (set_up(way, &site).unwrap(), sink)
 }
 
-/// Check that of the generator's frames, which come as XDP frames do, each path handles
-/// all that the device took, or says where the others went; and that stamps are read
-/// where there is somebody to read them.
+/// Check that each path handles all generated frames that the device took, which come as XDP frames
+/// do, or reports where the others went; and that stamps are read where there is somebody to read
+/// them.
 #[test]
 fn as_root_frames_of_the_kernel() {
     if !is_root() {
@@ -61,7 +61,7 @@ fn as_root_frames_of_the_kernel() {
     }
     let wires = Wires::new(false);
     for bench in Bench::ALL {
-        for path in DataPath::of(*bench) {
+        for path in DataPath::for_bench(*bench) {
             // testpmd takes seconds to start: once is enough.
             let again = *path == DataPath::Dpdk && *bench == Bench::Forward;
             if again || needs(*path, *bench).is_err() {
@@ -82,7 +82,7 @@ fn as_root_frames_of_the_kernel() {
             assert!(sent > 100, "{path}: {sent}");
             let handled = settle(|| standing.handled().unwrap(), sent);
             let lost: u64 = handled.lost.values().sum();
-            // The kernel's bridge says what left by the device, its own frames among them.
+            // The kernel's bridge counts what left by the device, its own frames among them.
             let own = match path {
                 DataPath::Bridge => handled.total() + lost - sent,
                 _ => 0,
@@ -115,7 +115,7 @@ fn as_root_rates() {
     }
     let wires = Wires::new(false);
     for bench in Bench::ALL {
-        for path in DataPath::of(*bench) {
+        for path in DataPath::for_bench(*bench) {
             let mut line = format!("{bench} {path}: ");
             match needs(*path, *bench) {
                 Err(why) => line += &why.to_string(),

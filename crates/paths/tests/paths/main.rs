@@ -1,5 +1,4 @@
-//! Each path handles what was sent, to the packet, and leaves nothing behind. Needs
-//! root.
+//! Each path handles all sent frames, to the packet, and leaves nothing behind. Needs root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,8 +12,8 @@ use netplumb_paths::{PathError, Sink, Way, frame_mac, needs, refusal, set_up};
 
 use common::{FRAMES, Wires, assert_same, is_root, settle};
 
-/// Send frames that are ours and a few that are not, at a path that drops; what it
-/// handled. Nothing of it is left.
+/// Send our frames and a few others at a path that drops; returns its counters. Checks that nothing
+/// is left.
 fn dropped(way: &Way, wires: &Wires, before: &BTreeSet<String>) -> Handled {
     let site = wires.site();
     let mut path = set_up(way, &site).unwrap();
@@ -47,8 +46,8 @@ const DROPS: [DataPath; 8] = [
     DataPath::IptablesRaw,
 ];
 
-/// Check that each path drops what was sent and counts all of it, over both versions of
-/// IP, that frames of others are not counted as ours, and that all is as before afterwards.
+/// Check that each path drops and counts all sent frames, over both versions of IP, that frames of
+/// others are not counted as ours, and that all is as before afterwards.
 #[test]
 fn as_root_what_is_dropped() {
     if !is_root() {
@@ -70,8 +69,8 @@ fn as_root_what_is_dropped() {
     }
 }
 
-/// Check that SYNs and echo requests are known as well, but by a socket, which says
-/// that it reads none.
+/// Check that SYNs and echo requests are counted, too, except by a socket, which reports that it
+/// reads none.
 #[test]
 fn as_root_kinds_of_frames() {
     if !is_root() {
@@ -99,8 +98,8 @@ fn as_root_kinds_of_frames() {
     }
 }
 
-/// Check that each path sends on what was sent, that all of it comes out at the far end,
-/// and that all is as before afterwards.
+/// Check that each path forwards all sent frames to the far end, and that all is as before
+/// afterwards.
 #[test]
 fn as_root_what_is_forwarded() {
     if !is_root() {
@@ -243,7 +242,7 @@ fn as_root_an_unsafe_program() {
     assert!(log.contains("invalid access to packet"), "{log}");
 }
 
-/// Check that what is impossible is reported, with advice, and changes nothing: an MTU too large
+/// Check that impossible requests are reported, with advice, and change nothing: an MTU too large
 /// for XDP, a device that has a program already, a CPU that doesn't exist, a path with an option
 /// that it doesn't support.
 #[test]
@@ -253,7 +252,7 @@ fn as_root_what_can_not_be() {
     }
     let wires = Wires::new(false);
     let site = wires.site();
-    let told = |way: &Way| {
+    let refusal = |way: &Way| {
         let before = wires.state();
         let error = set_up(way, &site).err().unwrap().to_string();
         assert_same(&before, &wires, &error);
@@ -261,24 +260,24 @@ fn as_root_what_can_not_be() {
     };
     let xdp = Way::new(DataPath::Xdp, Bench::Drop);
     let standing = set_up(&xdp, &site).unwrap();
-    assert!(told(&xdp).contains("already has an XDP program"));
+    assert!(refusal(&xdp).contains("already has an XDP program"));
     drop(standing);
 
     let tx0 = wires.generator_site().ingress.index;
     wires.tx.set_up(tx0, Some(9_000)).unwrap();
-    let text = told(&xdp);
+    let text = refusal(&xdp);
     assert!(text.contains("MTU is too large"), "{text}");
     let several = Way { multi_buffer: true, ..xdp.clone() };
     drop(set_up(&several, &site).unwrap());
     wires.tx.set_up(tx0, Some(1_500)).unwrap();
 
-    let text = told(&Way { cpus: vec![1_000], ..Way::new(DataPath::Socket, Bench::Drop) });
+    let text = refusal(&Way { cpus: vec![1_000], ..Way::new(DataPath::Socket, Bench::Drop) });
     assert!(text.contains("no such CPU 1000"), "{text}");
-    let text = told(&Way::new(DataPath::Route, Bench::Drop));
+    let text = refusal(&Way::new(DataPath::Route, Bench::Drop));
     assert!(text.contains("invalid path `route`"), "{text}");
 }
 
-/// Check that testpmd drops and forwards what was sent, and that the process, its files and its
+/// Check that testpmd drops and forwards all sent frames, and that the process, its files and its
 /// changes to devices are gone afterwards.
 #[test]
 fn as_root_testpmd() {

@@ -43,9 +43,9 @@ impl Disassemble for Disassembler {
     }
 }
 
-/// An instruction in the form that assemblers prefer. Of two libraries: this one knows the aliases (`cmp` for
-/// `subs wzr`), the other one the registers, hints and barriers of the system. Neither names the
-/// maintenance instructions, and both leave out how a register is extended.
+/// An instruction in the form that assemblers prefer. It takes two libraries: this one knows the aliases (`cmp`
+/// for `subs wzr`), the other one system registers, hints and barriers. Neither names the maintenance
+/// instructions, and both leave out how a register is extended.
 fn text(word: u32) -> Option<String> {
     if let Some(text) = extended(word) {
         return Some(text);
@@ -89,7 +89,7 @@ fn extended(word: u32) -> Option<String> {
             [["add", "adds"], ["sub", "subs"]][subtract as usize][usize::from(flags)]
         }
     };
-    // With the stack pointer a register as it is needs no word.
+    // With the stack pointer, a register that is not extended needs no word.
     let plain = option == 2 + u32::from(long) && (from == SP || (to == SP && !flags));
     const EXTENDED: [&str; 8] = ["uxtb", "uxth", "uxtw", "uxtx", "sxtb", "sxth", "sxtw", "sxtx"];
     match (plain, amount) {
@@ -101,8 +101,8 @@ fn extended(word: u32) -> Option<String> {
     Some(format!("{op} {}", operands.join(", ")))
 }
 
-/// Maintenance of caches and TLBs, which are names of `sys` (Arm ARM, C5.1.3), by op1, CRn, CRm and op2: what
-/// kernels use. And `clrex`.
+/// Maintenance of caches and TLBs, aliases of `sys` (Arm ARM, C5.1.3), by op1, CRn, CRm and op2, as far as
+/// kernels use them. And `clrex`.
 fn maintenance(word: u32) -> Option<String> {
     const SYS: (u32, u32) = (0xfff8_0000, 0xd508_0000);
     const CLREX: u32 = 0xd503_3f5f;
@@ -150,7 +150,7 @@ fn maintenance(word: u32) -> Option<String> {
     })
 }
 
-/// What an instruction does with an address that it names.
+/// What an instruction does with an address that it encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Call,
@@ -168,7 +168,7 @@ fn address(kind: Kind, at: u64, offset: i64) -> u64 {
     }
 }
 
-/// The distance that an instruction names (Arm ARM, C4.1): of `bits` from `low` on, in units of
+/// The distance that an instruction encodes (Arm ARM, C4.1): `bits` from `low` on, in units of
 /// `1 << shift`.
 fn target(word: u32) -> Option<(Kind, i64)> {
     let field = |low: u32, bits: u32, shift: u32| {
@@ -192,7 +192,7 @@ fn target(word: u32) -> Option<(Kind, i64)> {
     })
 }
 
-/// An instruction without what it says of places elsewhere: the bits that [`target`] reads.
+/// An instruction without addresses of other places: the bits that [`target`] reads.
 pub(super) fn without_addresses(code: &[u8], at: u64, own: &std::ops::Range<u64>) -> Vec<u8> {
     let word = code.try_into().map(u32::from_le_bytes);
     let kept = word.ok().and_then(|word| {
@@ -215,8 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that instructions are read, and that what they go to has its name: an offset in the
-    /// function itself, the name of another.
+    /// Check that instructions are decoded, and that targets are named: an offset in the function
+    /// itself, or another function's name.
     #[test]
     fn names_of_targets() {
         let mut disassembler = Disassembler::new(Names {
@@ -227,17 +227,17 @@ mod tests {
                 (0x1100, (0x40, "rest".into())),
             ]),
         });
-        let mut told = |word: u32, at| {
+        let mut disassembled = |word: u32, at| {
             let (text, jump) = disassembler.one(&word.to_le_bytes(), at);
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             (text, jump)
         };
-        assert_eq!(told(0xd503_201f, 0x1000), ("nop".into(), None));
-        assert_eq!(told(0xd65f_03c0, 0x1004), ("ret".into(), None));
+        assert_eq!(disassembled(0xd503_201f, 0x1000), ("nop".into(), None));
+        assert_eq!(disassembled(0xd65f_03c0, 0x1004), ("ret".into(), None));
         // b.ne, cbz and tbz backwards and forwards
-        assert_eq!(told(0x5400_00a1, 0x1000), ("b.ne +0x14".into(), Some(0x1014)));
-        assert_eq!(told(0xb4ff_ffe0, 0x1008), ("cbz x0, +0x4".into(), Some(0x1004)));
-        let tested = told(0x3600_0081, 0x1000);
+        assert_eq!(disassembled(0x5400_00a1, 0x1000), ("b.ne +0x14".into(), Some(0x1014)));
+        assert_eq!(disassembled(0xb4ff_ffe0, 0x1008), ("cbz x0, +0x4".into(), Some(0x1004)));
+        let tested = disassembled(0x3600_0081, 0x1000);
         assert_eq!(tested, ("tbz w1, #0x0, +0x10".into(), Some(0x1010)));
         // In the form that objdump has.
         for (word, form) in [
@@ -250,7 +250,7 @@ mod tests {
             (0xd503_245f, "bti c"),
             (0xd538_4100, "mrs x0, sp_el0"),
             (0xd503_3bbf, "dmb ish"),
-            // As GNU as has them: dc zva, x0; ic ivau, x3; dc cvau, x1; tlbi vmalle1is; clrex.
+            // As GNU as writes them: dc zva, x0; ic ivau, x3; dc cvau, x1; tlbi vmalle1is; clrex.
             (0xd50b_7420, "dc zva, x0"),
             (0xd50b_7523, "ic ivau, x3"),
             (0xd50b_7b21, "dc cvau, x1"),
@@ -268,12 +268,12 @@ mod tests {
             (0xeb29_63ff, "cmp sp, x9"),
             (0x2b20_003f, "cmn w1, w0, uxtb"),
         ] {
-            assert_eq!(told(word, 0x1000).0, form);
+            assert_eq!(disassembled(word, 0x1000).0, form);
         }
         // A call of another function, and a jump out of all.
-        assert_eq!(told(0x9400_0040, 0x1000), ("bl rest".into(), None));
-        assert_eq!(told(0x1400_4000, 0x1000), ("b 0x11000".into(), Some(0x11000)));
-        assert_eq!(told(0xffff_ffff, 0x1000).0, "(bad)");
+        assert_eq!(disassembled(0x9400_0040, 0x1000), ("bl rest".into(), None));
+        assert_eq!(disassembled(0x1400_4000, 0x1000), ("b 0x11000".into(), Some(0x11000)));
+        assert_eq!(disassembled(0xffff_ffff, 0x1000).0, "(bad)");
         assert_eq!(disassembler.one(&[0x90], 0).0, "(bad)");
     }
 }

@@ -1,6 +1,6 @@
 //! Jumps as lines beside a listing.
 
-/// Jumps that are drawn beside each other; of more, the longest are left out.
+/// The most jumps drawn beside each other; beyond that, the longest are left out.
 const MAX_LANES: usize = 8;
 
 /// A jump between two rows.
@@ -20,8 +20,8 @@ impl Jump {
     }
 }
 
-/// What stands beside each row, all of one width: rows are offsets, in order, and where they jump to.
-/// Jumps to what is no row are not drawn.
+/// The lines beside each row, all of one width. Rows are offsets, in order, and their jump targets.
+/// Jumps to offsets without a row are not drawn.
 pub(super) fn draw(rows: &[(u64, Option<u64>)]) -> Vec<String> {
     let row_of = |offset: u64| rows.binary_search_by_key(&offset, |(at, _)| *at).ok();
     let mut jumps: Vec<Jump> = (0..)
@@ -82,8 +82,8 @@ pub(super) fn draw(rows: &[(u64, Option<u64>)]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Check that jumps are drawn to where they go, backwards too, beside each other where they
-    /// overlap, and that those to elsewhere are not.
+    /// Check that jumps are drawn to their targets, backwards too, beside each other where they
+    /// overlap, and that jumps to elsewhere are not drawn.
     #[test]
     fn drawn() {
         let rows =
@@ -94,7 +94,7 @@ mod tests {
         assert!(draw(&[]).is_empty());
     }
 
-    /// Check that of more jumps than there is room for the shortest are drawn.
+    /// Check that the shortest jumps are drawn if there is not enough room for all.
     #[test]
     fn too_many() {
         let rows: Vec<(u64, Option<u64>)> = (0..40).map(|n| (n, Some(39 - n))).collect();

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use netplumb_model::code::FunctionCode;
 use netplumb_model::recording::SourceLine;
 
-use super::{LINE_LETTERS, Row, decoded, text_of};
+use super::{InstructionRow, LINE_LETTERS, decoded};
 use crate::analysis::ClassView;
-use crate::lines::{of_instructions, place};
 use crate::number::{per_packet, printable};
 use crate::page::{PageCode, PageTable};
+use crate::source::{of_instructions, place, text_of};
 use crate::table::{Column, Table, Value};
 
 /// Functions on a page.
@@ -24,7 +24,7 @@ type OfArm<'a> = (&'a ClassView<'a>, Vec<(u64, &'a FunctionCode)>);
 
 /// The functions with the highest own cost, of each arm in turn.
 pub(crate) fn page(views: &[ClassView<'_>]) -> Vec<PageCode> {
-    // The first class of each arm: instructions are those of all of them.
+    // The first class of each arm: instructions cover all of the arm's classes.
     let mut arms: BTreeMap<usize, OfArm<'_>> = BTreeMap::new();
     for view in views.iter().filter(|view| view.is_exact()) {
         arms.entry(view.arm).or_insert_with(|| {
@@ -42,7 +42,7 @@ pub(crate) fn page(views: &[ClassView<'_>]) -> Vec<PageCode> {
             let Some((times, code)) = all.get(rank) else {
                 continue;
             };
-            // A long one leaves room for those after it.
+            // A long function leaves room for the ones after it.
             if pages.len() < MOST_FUNCTIONS
                 && let Some(rest) = left.checked_sub(code.insns.len())
             {
@@ -88,30 +88,32 @@ fn short(view: &ClassView<'_>, source: SourceLine) -> String {
 
 fn instructions(view: &ClassView<'_>, code: &FunctionCode, all: u64, caption: &str) -> PageTable {
     let columns = vec![
-        Column::figure("times", |row: &Row<'_>| Value::Each(row.insn.times, view.packets))
-            .hint(format!("how often it was executed, per {}", view.per.word()))
-            .page("times")
-            .rank(0),
-        Column::figure("share", |row: &Row<'_>| {
+        Column::figure("times", |row: &InstructionRow<'_>| {
+            Value::Each(row.insn.times, view.packets)
+        })
+        .hint(format!("how often it was executed, per {}", view.per.word()))
+        .page("times")
+        .rank(0),
+        Column::figure("share", |row: &InstructionRow<'_>| {
             Value::Share(row.insn.times as f64 / all.max(1) as f64)
         })
         .hint("of the function's own cost")
         .page("share")
         .rank(1),
-        Column::figure("at", |row: &Row<'_>| {
+        Column::figure("at", |row: &InstructionRow<'_>| {
             let offset = row.insn.offset;
             Value::Told(format!("+{offset:#x}"), Some(f64::from(offset)))
         })
         .hint("bytes from the beginning of the function")
         .page("at")
         .rank(2),
-        Column::code("instruction", |row: &Row<'_>| {
+        Column::code("instruction", |row: &InstructionRow<'_>| {
             Value::Text(row.text.split_whitespace().collect::<Vec<_>>().join(" "))
         })
         .hint("as it was executed, in the syntax of the GNU assembler")
         .page("instruction")
         .rank(3),
-        Column::text("line", |row: &Row<'_>| {
+        Column::text("line", |row: &InstructionRow<'_>| {
             row.insn.source.map_or(String::new(), |source| short(view, source))
         })
         .hint("the source line that it was made of")

@@ -29,8 +29,8 @@ fn made(address: u64) -> (Recording, FunctionCode) {
     (recording, code)
 }
 
-/// Check that instructions are read as they are written, and that what they go to has its name: an
-/// offset in the function itself, the name of another.
+/// Check that instructions are decoded as written, and that targets are named: an offset in the
+/// function itself, or another function's name.
 #[test]
 fn names_of_targets() {
     for address in [0x1000, 0xffff_ffff_8100_0000] {
@@ -47,7 +47,7 @@ fn names_of_targets() {
 }
 
 /// Check that operands relative to the instruction pointer are written as the GNU tools write them, with their
-/// address, and the name of what is there if it is known.
+/// address, and the symbol there if it is known.
 #[test]
 fn relative_to_rip() {
     let (recording, mut code) = made(0x1000);
@@ -71,7 +71,7 @@ fn relative_to_rip() {
     );
 }
 
-/// Check that machine code that is none is shown as such.
+/// Check that invalid machine code is shown as such.
 #[test]
 fn not_code() {
     let (recording, mut code) = made(0x1000);

@@ -50,13 +50,13 @@ impl Disassemble for Disassembler {
     }
 }
 
-/// Where the kernel and its modules are, as instructions have it: the last 2 GiB, sign-extended
+/// Where the kernel and its modules are, as instructions encode it: the last 2 GiB, sign-extended
 /// (Documentation/arch/x86/x86_64/mm.rst). Small negative numbers are above.
 const KERNEL: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_ff00_0000;
 /// Where addresses of the kernel begin.
 const UPPER_HALF: u64 = 0xffff_8000_0000_0000;
 
-/// An instruction without what it says of places elsewhere.
+/// An instruction without addresses of other places.
 pub(super) fn without_addresses(code: &[u8], at: u64, own: &std::ops::Range<u64>) -> Vec<u8> {
     let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
     let insn = decoder.decode();
@@ -97,8 +97,8 @@ pub(super) fn without_addresses(code: &[u8], at: u64, own: &std::ops::Range<u64>
     out
 }
 
-/// Names what calls and jumps go to. What is relative to the instruction pointer stays as it is encoded, with
-/// its address behind it, as objdump has it.
+/// Names the targets of calls and jumps. Operands relative to the instruction pointer stay as encoded, with
+/// their address behind them, as in objdump.
 struct Branches(Rc<Names>);
 
 impl SymbolResolver for Branches {

@@ -82,8 +82,8 @@ fn sample() -> Doctor {
     }
 }
 
-/// Check that the page is the one that was looked at and found good. To change it, look at the
-/// difference, then copy the new text over the golden file.
+/// Check that the page equals the reviewed one. To change it, review the difference, then copy
+/// the new text over the golden file.
 #[test]
 fn the_page_matches_the_golden_file() {
     assert_eq!(render(&sample(), 80), include_str!("golden.txt"));

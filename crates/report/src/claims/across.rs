@@ -1,109 +1,36 @@
 //! Claims that set arms side by side.
 
 mod lines;
+mod numbers;
+mod part;
 
 use std::collections::BTreeMap;
 
 use netplumb_model::chain;
-use netplumb_model::class::{Class, Context, Softirq};
+use netplumb_model::class::Class;
 use netplumb_model::experiment::{Bound, Claim, Relation};
-use netplumb_model::recording::NodeId;
 
-use super::fit::line;
-use super::varying::published;
+use super::fit::{LEAST_POINTS, line};
+use super::ratio::published;
 use super::{Answer, Outcome, find, holds, largest_over_smallest, list, missing};
 use crate::acting;
 use crate::analysis::{ClassView, functions};
-use crate::number::{counted, per_packet, printable, thousands};
+use crate::number::{counted, per_packet, printable};
 use crate::seeds;
 use lines::{linear, points};
+use numbers::signed;
+use part::{NAME_CHARACTERS, PathPart, of_arms, part};
 
 pub(crate) use lines::drawn;
+pub(crate) use part::steady;
 
-/// Functions that a `changed-by` names unless asked otherwise.
+/// How many functions a `changed-by` names by default.
 const TOP: usize = 3;
-/// Points that make a line worth a claim.
-const LEAST_POINTS: usize = 3;
-const NAME_CHARACTERS: usize = 60;
 
-/// A whole path, or a part of it.
-struct Part<'a> {
-    layer: Option<&'a str>,
-    function: Option<&'a str>,
-    below: Option<&'a str>,
-}
-
-impl Part<'_> {
-    fn insns(&self, view: &ClassView<'_>) -> u64 {
-        if let Some(chain) = self.below {
-            return self.insns_below(view, chain);
-        }
-        match (self.function, self.layer) {
-            (Some(name), _) => {
-                let own = chain::functions(view.recording, name);
-                let own = view.functions.iter().filter(|f| own.contains(&f.function));
-                own.map(|f| f.self_insns).sum()
-            }
-            (None, Some(layer)) => view.layer_insns(layer),
-            (None, None) => view.total,
-        }
-    }
-
-    /// Below a chain of functions.
-    fn insns_below(&self, view: &ClassView<'_>, chain: &str) -> u64 {
-        let below = chain::below(view.recording, chain);
-        let own = self.function.map(|name| chain::functions(view.recording, name));
-        let is_part = |node: NodeId| {
-            let function = view.recording.nodes[node as usize].function;
-            match (&own, self.layer) {
-                (Some(own), _) => own.contains(&function),
-                (None, Some(layer)) => view.layer(function) == layer,
-                (None, None) => true,
-            }
-        };
-        let nodes = view.nodes.iter();
-        nodes
-            .filter(|(node, _)| below[**node as usize] && is_part(**node))
-            .map(|(_, costs)| costs.self_insns)
-            .sum()
-    }
-
-    /// Without what interrupts and other softirqs do, which may differ with the moment:
-    /// for claims to the instruction.
-    fn steady_insns(&self, view: &ClassView<'_>) -> u64 {
-        match self {
-            Part { layer: None, function: None, below: None } => steady(view),
-            _ => self.insns(view),
-        }
-    }
-
-    /// After a class: "", " in nft_do_chain", " in the network layer", " below usbnet_bh".
-    fn within(&self) -> String {
-        let part = match (self.function, self.layer) {
-            (Some(function), _) => format!(" in {}", printable(function, NAME_CHARACTERS)),
-            (None, Some(layer)) => format!(" in the {} layer", printable(layer, NAME_CHARACTERS)),
-            (None, None) => String::new(),
-        };
-        let below = self.below.map(chain::told).unwrap_or_default();
-        match below.is_empty() {
-            true => part,
-            false => format!("{part} below {}", printable(&below, NAME_CHARACTERS)),
-        }
-    }
-}
-
-/// Why a chain that no call of a recording meets is no part of one.
+/// The reason if a chain matches no call of a recording.
 pub(super) fn nothing_below(chain: &str) -> String {
-    let chain = printable(&chain::told(chain), NAME_CHARACTERS);
+    let chain = printable(&chain::chain_text(chain), NAME_CHARACTERS);
     format!("there are no calls of {chain} in the recording")
-}
-
-/// Instructions in the contexts that are the same in every run.
-pub(crate) fn steady(view: &ClassView<'_>) -> u64 {
-    [Context::Task, Context::Softirq(Softirq::NetRx)]
-        .iter()
-        .filter_map(|context| view.contexts.get(context))
-        .sum()
 }
 
 pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
@@ -121,11 +48,11 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
     }
     let verdict =
         outcomes.iter().map(|o| o.verdict).find(|v| *v != Answer::Holds).unwrap_or(Answer::Holds);
-    let told = |of: fn(&Outcome) -> &str| {
-        let told: Vec<&str> = outcomes.iter().map(of).collect();
-        told.join("; ")
+    let joined = |of: fn(&Outcome) -> &str| {
+        let joined: Vec<&str> = outcomes.iter().map(of).collect();
+        joined.join("; ")
     };
-    let (mut because, mut finding) = (told(|o| &o.because), told(|o| &o.finding));
+    let (mut because, mut finding) = (joined(|o| &o.because), joined(|o| &o.finding));
     if let Claim::Compare { arm, against, .. } = claim {
         let against = against.clone().or_else(|| {
             let first = find(classes, *claim.classes().first()?, None)?;
@@ -182,32 +109,13 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             ranking(class, &part(layer, function, below), of_arms(class, arms, classes).collect())
         }
         Claim::TurningPoint { .. } => {
-            Err("a turning point is of figures of blocks, of which `quantity` names one".into())
+            Err("a turning point needs a figure of blocks: name it as `quantity`".into())
         }
         Claim::Course { .. } => {
-            Err("a course is of figures of blocks, of which `quantity` names one".into())
+            Err("a course needs a figure of blocks: name it as `quantity`".into())
         }
         _ => Err("this kind of claim is about one arm".into()),
     }
-}
-
-fn part<'a>(
-    layer: &'a Option<String>,
-    function: &'a Option<String>,
-    below: &'a Option<String>,
-) -> Part<'a> {
-    Part { layer: layer.as_deref(), function: function.as_deref(), below: below.as_deref() }
-}
-
-fn of_arms<'c, 'r>(
-    class: Class,
-    arms: &'c [String],
-    classes: &'c [ClassView<'r>],
-) -> impl Iterator<Item = &'c ClassView<'r>> {
-    classes.iter().filter(move |view| {
-        let named = || arms.iter().any(|arm| seeds::name(view.arm()) == arm);
-        view.class == class && (arms.is_empty() || named())
-    })
 }
 
 /// The arms that a claim is about, where it isn't about all.
@@ -237,38 +145,6 @@ fn pair<'c, 'r>(
     Ok((of(Some(arm))?, of(against)?))
 }
 
-/// The level of a knob that is a number.
-fn level(view: &ClassView<'_>, knob: &str) -> Option<i64> {
-    view.recording.level(view.arm, knob)?.parse().ok()
-}
-
-/// A number that need not be whole, with as many places as it takes, up to three.
-fn decimal(value: f64) -> String {
-    let thousandths = (value.abs() * 1_000.0).round() as u64;
-    let sign = if value < 0.0 && thousandths > 0 { "-" } else { "" };
-    let (whole, rest) = (thousands(thousandths / 1_000), thousandths % 1_000);
-    let rest = format!("{rest:03}");
-    match rest.trim_end_matches('0') {
-        "" => format!("{sign}{whole}"),
-        rest => format!("{sign}{whole}.{rest}"),
-    }
-}
-
-fn signed(value: f64) -> String {
-    let sign = if value >= 0.0 { "+" } else { "" };
-    let value = if value.abs() < 10.0 {
-        (value * 100.0).round() / 100.0
-    } else {
-        (value * 10.0).round() / 10.0
-    };
-    format!("{sign}{}", decimal(value))
-}
-
-fn number(n: i64) -> String {
-    let sign = if n < 0 { "-" } else { "" };
-    format!("{sign}{}", thousands(n.unsigned_abs()))
-}
-
 /// Per packet.
 fn mean(insns: u64, view: &ClassView<'_>) -> f64 {
     insns as f64 / view.packets.max(1) as f64
@@ -284,7 +160,7 @@ fn arm_name(view: &ClassView<'_>) -> String {
 
 fn compare(
     class: Class,
-    part: &Part<'_>,
+    part: &PathPart<'_>,
     [one, other]: [&ClassView<'_>; 2],
     is: Option<Relation>,
     bound: Option<Bound>,
@@ -327,18 +203,18 @@ fn compare(
     Outcome { verdict, because: format!("{finding}{claimed}"), finding }
 }
 
-/// What of the settings in which two arms differ could not act.
+/// Those settings in which two arms differ that could not act, for the end of a sentence.
 fn idle(one: &ClassView<'_>, other: &ClassView<'_>, differs: bool) -> String {
     let (before, after) = ((other.recording, other.arm), (one.recording, one.arm));
     let (idle, alone) = acting::between(before, after);
-    acting::told(&idle, alone, differs)
+    acting::idle_text(&idle, alone, differs)
 }
 
-/// The same, if it is the same of all arms.
+/// The same, if it is equal for all arms.
 fn idle_in_all(first: &ClassView<'_>, rest: &[&ClassView<'_>]) -> String {
-    let mut told = rest.iter().map(|view| idle(view, first, false));
-    let one = told.next().unwrap_or_default();
-    match told.all(|other| other == one) {
+    let mut texts = rest.iter().map(|view| idle(view, first, false));
+    let one = texts.next().unwrap_or_default();
+    match texts.all(|other| other == one) {
         true => one,
         false => String::new(),
     }
@@ -346,7 +222,7 @@ fn idle_in_all(first: &ClassView<'_>, rest: &[&ClassView<'_>]) -> String {
 
 fn unchanged(
     class: Class,
-    part: &Part<'_>,
+    part: &PathPart<'_>,
     views: &[&ClassView<'_>],
     among: &str,
     bound: Option<Bound>,
@@ -379,21 +255,21 @@ fn unchanged(
             arm_name(other)
         ),
     };
-    let told: Vec<String> =
+    let listed: Vec<String> =
         views.iter().map(|view| format!("{} {}", arm_name(view), cost(view))).collect();
     if let Some(bound) = bound {
         let costs = views.iter().map(|view| mean(part.insns(view), view));
         let (ratio, range) = largest_over_smallest(costs);
-        let told = format!("{class}{of}: {}: {range}, claimed {bound}", told.join(", "));
+        let listed = format!("{class}{of}: {}: {range}, claimed {bound}", listed.join(", "));
         return Ok(Outcome {
             verdict: holds(bound.has(ratio)),
             finding: format!("{class}{of}: {range}"),
-            because: told,
+            because: listed,
         });
     }
     Ok(Outcome {
         verdict: holds(other.is_none()),
-        because: format!("{class}{of}: {}", told.join(", ")),
+        because: format!("{class}{of}: {}", listed.join(", ")),
         finding,
     })
 }
@@ -403,7 +279,7 @@ fn changed_by(class: Class, one: &ClassView<'_>, other: &ClassView<'_>, top: usi
     let mut changes = changes(one, other);
     let all = changes.len();
     changes.truncate(top);
-    let told: Vec<String> = changes
+    let changed: Vec<String> = changes
         .iter()
         .map(|(name, change)| format!("{} {}", printable(name, NAME_CHARACTERS), signed(*change)))
         .collect();
@@ -416,7 +292,7 @@ fn changed_by(class: Class, one: &ClassView<'_>, other: &ClassView<'_>, top: usi
             arm_name(one),
             arm_name(other),
             signed(change),
-            list(told.into_iter())
+            list(changed.into_iter())
         )
     };
     let finding = format!("{finding}{}", idle(one, other, all > 0));
@@ -449,7 +325,7 @@ pub(crate) fn changes(one: &ClassView<'_>, other: &ClassView<'_>) -> Vec<(String
 
 fn ranking(
     class: Class,
-    part: &Part<'_>,
+    part: &PathPart<'_>,
     mut views: Vec<&ClassView<'_>>,
 ) -> Result<Outcome, String> {
     views.sort_by(|a, b| mean(part.insns(a), a).total_cmp(&mean(part.insns(b), b)));
@@ -458,7 +334,7 @@ fn ranking(
     };
     let cost = |view: &ClassView<'_>| per_packet(part.insns(view), view.packets);
     let least = mean(part.insns(first), first);
-    let told: Vec<String> = views
+    let ranked: Vec<String> = views
         .iter()
         .map(|view| {
             let now = mean(part.insns(view), view);
@@ -472,7 +348,7 @@ fn ranking(
     let of = part.within();
     Ok(Outcome {
         verdict: Answer::Answered,
-        because: format!("{class}{of}: {}", told.join(", ")),
+        because: format!("{class}{of}: {}", ranked.join(", ")),
         finding: format!(
             "{class}{of} costs least with {} ({}) and most with {} ({})",
             arm_name(first),

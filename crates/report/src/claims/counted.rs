@@ -1,15 +1,15 @@
-//! Claims about counts of runs in guests that are the same each time, beside instructions: calls of
+//! Claims about counts in guests that are the same in each run, beside instructions: calls of
 //! functions, and what a guest's disk did. They are equal or they are not.
 
 use netplumb_model::chain;
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Claim, Relation};
-use netplumb_model::quantity::{Of, Repeats};
+use netplumb_model::quantity::{Repeats, Subject};
 use netplumb_model::recording::Recording;
 
 use super::{Answer, Outcome, find, holds, largest_over_smallest, list, missing};
 use crate::analysis::ClassView;
-use crate::disks::told;
+use crate::disks::value_text;
 use crate::number::printable;
 use crate::seeds;
 
@@ -17,11 +17,11 @@ use crate::seeds;
 const CALLS: &str = "calls";
 const NAME_CHARACTERS: usize = 60;
 
-/// Whether a claim is about such a count, of a recording whose costs are the same in every run.
+/// Whether a claim is about such a count, in a recording whose costs are the same in every run.
 pub(super) fn is_about(recording: &Recording, quantity: &str) -> bool {
     let of_blocks = |at: usize| {
         let mut scalars = recording.scalars.iter();
-        scalars.any(|s| s.quantity as usize == at && matches!(s.of, Of::Block(_)))
+        scalars.any(|s| s.quantity as usize == at && matches!(s.of, Subject::Block(_)))
     };
     let at = recording
         .quantities
@@ -30,7 +30,7 @@ pub(super) fn is_about(recording: &Recording, quantity: &str) -> bool {
     quantity == CALLS || at.is_some_and(of_blocks)
 }
 
-/// What is counted.
+/// The count that a claim is about.
 struct What<'c> {
     quantity: &'c str,
     function: Option<&'c str>,
@@ -58,8 +58,8 @@ impl What<'_> {
             let quantity = recording.quantities.get(at as usize);
             quantity.is_some_and(|quantity| quantity.name == self.quantity)
         };
-        let is_its = |of: Of| match of {
-            Of::Block(block) => view.blocks.contains(&block),
+        let is_its = |of: Subject| match of {
+            Subject::Block(block) => view.blocks.contains(&block),
             _ => false,
         };
         let values: Vec<f64> = recording
@@ -71,7 +71,6 @@ impl What<'_> {
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// What it is called.
     fn name(&self) -> String {
         match self.function.filter(|_| self.quantity == CALLS) {
             Some(function) => format!("calls of {}", printable(function, NAME_CHARACTERS)),
@@ -79,20 +78,20 @@ impl What<'_> {
         }
     }
 
-    fn told(&self, view: &ClassView<'_>, value: f64) -> String {
+    fn value_text(&self, view: &ClassView<'_>, value: f64) -> String {
         let quantities = view.recording.quantities.iter();
         let unit = quantities
             .filter(|quantity| quantity.name == self.quantity)
             .map(|quantity| quantity.unit.as_str())
             .next();
         match unit {
-            Some(unit) => told(value, unit),
-            None => told(value, CALLS),
+            Some(unit) => value_text(value, unit),
+            None => value_text(value, CALLS),
         }
     }
 }
 
-/// What the data say of a claim about such a count.
+/// The outcome of a claim about such a count.
 pub(super) fn outcome(claim: &Claim, quantity: &str, classes: &[ClassView<'_>]) -> Outcome {
     let function = match claim {
         Claim::Compare { function, .. }
@@ -147,15 +146,15 @@ fn of_class(
             false => String::new(),
         };
         let claimed = claim.bound().map_or_else(String::new, |bound| format!(", claimed {bound}"));
-        let told = format!(
+        let text = format!(
             "{}: {} with {} against {} with {}{times}{claimed}",
             what.name(),
-            what.told(one, now),
+            what.value_text(one, now),
             name(one),
-            what.told(other, was),
+            what.value_text(other, was),
             name(other)
         );
-        return Ok((verdict, told));
+        return Ok((verdict, text));
     }
     let (Claim::Unchanged { arms, .. } | Claim::Ranking { arms, .. }) = claim else {
         return Err("this kind of claim is about one arm".into());
@@ -178,26 +177,26 @@ fn of_class(
         let differ: Vec<String> = rest
             .iter()
             .filter(|(value, _)| value != first)
-            .map(|(value, view)| format!("{} with {}", what.told(view, *value), name(view)))
+            .map(|(value, view)| format!("{} with {}", what.value_text(view, *value), name(view)))
             .collect();
         if let Some(bound) = claim.bound() {
             let (ratio, range) = largest_over_smallest(all.iter().map(|(value, _)| *value));
-            let told = format!("{}: {range}, claimed {bound}", what.name());
-            return Ok((holds(bound.has(ratio)), told));
+            let text = format!("{}: {range}, claimed {bound}", what.name());
+            return Ok((holds(bound.has(ratio)), text));
         }
-        let (is, of) = (differ.is_empty(), what.told(view, *first));
-        let told = match is {
+        let (is, of) = (differ.is_empty(), what.value_text(view, *first));
+        let text = match is {
             true => format!("{}: {of} with each", what.name()),
             false => {
                 format!("{}: {of} with {}, {}", what.name(), name(view), list(differ.into_iter()))
             }
         };
-        return Ok((holds(is), told));
+        return Ok((holds(is), text));
     }
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let told: Vec<String> = all
+    let text: Vec<String> = all
         .iter()
-        .map(|(value, view)| format!("{} {}", name(view), what.told(view, *value)))
+        .map(|(value, view)| format!("{} {}", name(view), what.value_text(view, *value)))
         .collect();
-    Ok((Answer::Answered, format!("{}: {}", what.name(), told.join(", "))))
+    Ok((Answer::Answered, format!("{}: {}", what.name(), text.join(", "))))
 }

@@ -5,17 +5,18 @@ use netplumb_model::experiment::{Claim, Leg, number_of};
 use netplumb_stats::welch::mean;
 
 use super::Answer;
-use super::samples::{Samples, What};
-use super::varying::{Found, agreed, interval, what};
+use super::ratio::{ClaimAnswer, agreed, interval};
+use super::samples::Samples;
+use super::subject::{What, what};
 
-/// Levels that make a curve.
+/// The fewest levels that make a curve.
 const LEAST_LEVELS: usize = 3;
 
 /// Judge a claim about the course of a quantity over a knob.
 ///
 /// # Errors
 /// There are too few arms with a number for it.
-pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let Claim::Course { knob, is, beyond_percent, arms: names, .. } = claim else {
         return Err("it is about no course".into());
     };
@@ -38,7 +39,7 @@ pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>)
         let values: Vec<f64> = blocks.iter().map(|blocks| mean(blocks)).collect();
         let legs = legs(&values, beyond);
         if !samples.is_exact(&what) && !are_seen(&legs, &blocks)? {
-            return Ok((Answer::NotShown, told(&legs, &values, &points, samples, &what)));
+            return Ok((Answer::NotShown, course_answer(&legs, &values, &points, samples, &what)));
         }
         found.push((legs, values));
     }
@@ -54,27 +55,27 @@ pub(super) fn course(claim: &Claim, class: Option<Class>, samples: &Samples<'_>)
         }
         seeds => format!(", another course under some of {seeds} seeds"),
     };
-    let because = told(legs, values, &points, samples, &what);
+    let because = course_answer(legs, values, &points, samples, &what);
     Ok((verdict, format!("{because}{under}, claimed {}", ways.join(", then "))))
 }
 
-/// A part of a curve that goes one way, from one point to another.
+/// A monotonic part of a curve, from one point to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct CurveLeg {
     way: Leg,
     from: usize,
     to: usize,
 }
 
-fn ways_of(legs: &[Part]) -> Vec<Leg> {
+fn ways_of(legs: &[CurveLeg]) -> Vec<Leg> {
     legs.iter().map(|leg| leg.way).collect()
 }
 
-/// The ways of a curve: a turn is one where it comes back by more than this share.
-fn legs(values: &[f64], beyond: f64) -> Vec<Part> {
+/// The legs of a curve: it turns where it comes back by more than this share.
+fn legs(values: &[f64], beyond: f64) -> Vec<CurveLeg> {
     let falls = |from: usize, to: usize| values[to] < values[from] * (1.0 - beyond);
     let rises = |from: usize, to: usize| values[to] * (1.0 - beyond) > values[from];
-    let mut legs: Vec<Part> = Vec::new();
+    let mut legs: Vec<CurveLeg> = Vec::new();
     // Before the first leg, where the curve was lowest and highest.
     let (mut low, mut high) = (0, 0);
     for at in 1..values.len() {
@@ -82,12 +83,12 @@ fn legs(values: &[f64], beyond: f64) -> Vec<Part> {
         let new = match last {
             None if falls(high, at) => Some((Leg::Falls, high)),
             None if rises(low, at) => Some((Leg::Rises, low)),
-            Some(Part { way: Leg::Falls, to, .. }) if rises(to, at) => Some((Leg::Rises, to)),
-            Some(Part { way: Leg::Rises, to, .. }) if falls(to, at) => Some((Leg::Falls, to)),
+            Some(CurveLeg { way: Leg::Falls, to, .. }) if rises(to, at) => Some((Leg::Rises, to)),
+            Some(CurveLeg { way: Leg::Rises, to, .. }) if falls(to, at) => Some((Leg::Falls, to)),
             _ => None,
         };
         if let Some((way, from)) = new {
-            legs.push(Part { way, from, to: at });
+            legs.push(CurveLeg { way, from, to: at });
             continue;
         }
         match legs.last_mut() {
@@ -108,7 +109,7 @@ fn legs(values: &[f64], beyond: f64) -> Vec<Part> {
 }
 
 /// Whether figures that vary show each leg: the interval on the ratio of its ends is on one side of 1.
-fn are_seen(legs: &[Part], blocks: &[Vec<f64>]) -> Result<bool, String> {
+fn are_seen(legs: &[CurveLeg], blocks: &[Vec<f64>]) -> Result<bool, String> {
     for leg in legs {
         let ratio = interval(&blocks[leg.from], &blocks[leg.to])?;
         if ratio.low <= 1.0 && ratio.high >= 1.0 {
@@ -119,15 +120,16 @@ fn are_seen(legs: &[Part], blocks: &[Vec<f64>]) -> Result<bool, String> {
 }
 
 /// "13.0% with buffer=4096, rises to 13.8% with buffer=8192".
-fn told(
-    legs: &[Part],
+fn course_answer(
+    legs: &[CurveLeg],
     values: &[f64],
     points: &[(f64, usize)],
     samples: &Samples<'_>,
     what: &What<'_>,
 ) -> String {
-    let at =
-        |n: usize| format!("{} with {}", samples.told(values[n], what), samples.name(points[n].1));
+    let at = |n: usize| {
+        format!("{} with {}", samples.value_text(values[n], what), samples.name(points[n].1))
+    };
     let Some(first) = legs.first() else {
         return format!("level: {} to {}", at(0), at(values.len() - 1));
     };

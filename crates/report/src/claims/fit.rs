@@ -1,7 +1,10 @@
-//! A line through points whose coordinates are whole numbers, in whole numbers: what
-//! is a line to the instruction is told from what only looks like one.
+//! A line through points whose coordinates are whole numbers, in integer arithmetic:
+//! exact lines are distinguished from points that are only close to one.
 
-/// One point: a knob's level, and the instructions of so many packets.
+/// The fewest points that make a line worth a claim.
+pub(super) const LEAST_POINTS: usize = 3;
+
+/// One point: a knob's level, and the instructions of `packets`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Point {
     pub(super) x: i64,
@@ -9,9 +12,9 @@ pub(super) struct Point {
     pub(super) packets: u64,
 }
 
-/// A line, and how well the points keep to it.
+/// A line, and how well it fits the points.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Line {
+pub(super) struct FittedLine {
     /// Per packet, with nothing of the knob.
     pub(super) fixed: f64,
     /// Per packet, for each unit of the knob.
@@ -22,20 +25,20 @@ pub(super) struct Line {
     pub(super) worst: f64,
     /// The same as a share of the point's cost.
     pub(super) worst_share: f64,
-    /// Where that is.
+    /// The `x` of that point.
     pub(super) worst_x: i64,
 }
 
-/// Larger than any greatest common multiple of numbers of packets that is of use.
+/// Larger than any useful common multiple of numbers of packets.
 const MAX_SCALE: u64 = 1_000_000_000_000;
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The line of least squares. None with fewer than two different levels, or with
-/// numbers beyond all measure.
-pub(super) fn line(points: &[Point]) -> Option<Line> {
+/// The line of least squares. None with fewer than two different levels, or if
+/// numbers overflow.
+pub(super) fn line(points: &[Point]) -> Option<FittedLine> {
     let scale = points.iter().try_fold(1_u64, |scale, p| {
         let packets = p.packets.max(1);
         (scale / greatest_common_divisor(scale, packets))
@@ -65,7 +68,7 @@ pub(super) fn line(points: &[Point]) -> Option<Line> {
     }
     let base = sy.checked_mul(along)?.checked_sub(up.checked_mul(sx)?)?;
     let whole = n.checked_mul(along)?;
-    let mut line = Line {
+    let mut line = FittedLine {
         fixed: base as f64 / whole as f64 / scale as f64,
         each: up as f64 / along as f64 / scale as f64,
         exact: true,
@@ -93,7 +96,7 @@ pub(super) fn line(points: &[Point]) -> Option<Line> {
 mod tests {
     use super::*;
 
-    fn of(points: &[(i64, u64)]) -> Option<Line> {
+    fn fitted_line(points: &[(i64, u64)]) -> Option<FittedLine> {
         let points: Vec<Point> =
             points.iter().map(|(x, insns)| Point { x: *x, insns: *insns, packets: 200 }).collect();
         line(&points)
@@ -103,7 +106,7 @@ mod tests {
     #[test]
     fn a_line_is_exact() {
         let cost = |n: i64| (n, (4_365 * 200 + 14 * 200 * n) as u64);
-        let line = of(&[0, 1, 2, 10, 100, 1_000].map(cost)).unwrap();
+        let line = fitted_line(&[0, 1, 2, 10, 100, 1_000].map(cost)).unwrap();
         assert!(line.exact);
         assert_eq!((line.fixed, line.each), (4_365.0, 14.0));
         assert_eq!(line.worst, 0.0);
@@ -114,13 +117,13 @@ mod tests {
     fn one_instruction_off() {
         let mut points = [0, 1, 2, 10, 100, 1_000].map(|n: i64| (n, (800_000 + 2_800 * n) as u64));
         points[4].1 += 1;
-        let line = of(&points).unwrap();
+        let line = fitted_line(&points).unwrap();
         assert!(!line.exact);
         assert_eq!(line.worst_x, 100);
         assert!(line.worst > 0.0 && line.worst < 0.005);
     }
 
-    /// Check a slope that is no whole number, and packets that differ in number.
+    /// Check a slope that is not a whole number, and different numbers of packets.
     #[test]
     fn packets_that_differ() {
         let point = |x: i64, packets: u64| Point {
@@ -133,10 +136,10 @@ mod tests {
         assert_eq!((line.fixed, line.each), (100.0, 0.125));
     }
 
-    /// Check that a step is told as far off the line as it is.
+    /// Check that a step's distance from the line is reported.
     #[test]
     fn a_step_is_no_line() {
-        let line = of(&[(0, 200), (1, 200), (2, 400), (3, 400)]).unwrap();
+        let line = fitted_line(&[(0, 200), (1, 200), (2, 400), (3, 400)]).unwrap();
         assert!(!line.exact);
         assert!((line.worst.abs() - 0.3).abs() < 1e-9, "{line:?}");
     }
@@ -144,7 +147,7 @@ mod tests {
     /// Check that there is no line through one level, and none through no point.
     #[test]
     fn no_line() {
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[(5, 100), (5, 100)]), None);
+        assert_eq!(fitted_line(&[]), None);
+        assert_eq!(fitted_line(&[(5, 100), (5, 100)]), None);
     }
 }

@@ -1,24 +1,26 @@
-//! What each block of an arm had of a quantity: what claims and figures about anything that
-//! varies from block to block are made of.
+//! The values of a quantity in each block of an arm, for claims and figures about anything that
+//! varies from block to block.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::bench::Measured;
+use netplumb_model::bench::BlockRates;
 use netplumb_model::chain;
-use netplumb_model::class::Class;
 use netplumb_model::hosts;
-use netplumb_model::quantity::{Calls, Kind, Of, Repeats};
+use netplumb_model::quantity::{Calls, Kind, Repeats, Subject};
 use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::span::StageKind;
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_stats::judge::Pair;
 
+use super::subject::What;
 use crate::analysis;
 use crate::counting::{Counts, counting};
 use crate::diff::arms::ArmPair;
 use crate::diff::{Sides, facts};
-use crate::events::{self, Counted};
+use crate::events::columns::with_unit;
+use crate::events::counted::EventCount;
+use crate::events::rows;
 use crate::number::printable;
 use crate::number::rate;
 use crate::rates::{RATES, explain};
@@ -28,36 +30,19 @@ use crate::times::{self, TimedClass, ns};
 
 /// Instructions of a packet.
 pub(crate) const INSNS: &str = INSTRUCTIONS.name;
-/// Packets handled, which a bench is about first.
+/// Packets handled, a bench's first quantity.
 pub(crate) const HANDLED: &str = "handled";
-/// CPUs that were busy, without those that only send, and without what other programs had of them.
+/// CPUs that were busy, without CPUs that only send, and without other programs' use.
 pub(crate) const CPU_USE: &str = "CPU use";
-
-/// What is asked.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct What<'w> {
-    /// The quantity; none for the instrument's first.
-    pub(crate) quantity: Option<&'w str>,
-    /// Of this class, where the quantity is one of classes.
-    pub(crate) class: Option<Class>,
-    /// Of this layer.
-    pub(crate) layer: Option<&'w str>,
-    /// Of this function, its own.
-    pub(crate) function: Option<&'w str>,
-    /// Only what is below this chain of functions.
-    pub(crate) below: Option<&'w str>,
-    /// Of this stage.
-    pub(crate) stage: Option<&'w str>,
-}
 
 /// The blocks of a recording.
 pub(crate) struct Samples<'r> {
     recording: &'r Recording,
     /// Of a bench, by block; none where a block does not count.
-    rates: Vec<Option<Measured>>,
+    rates: Vec<Option<BlockRates>>,
     times: Vec<TimedClass<'r>>,
     /// Counts of events.
-    events: Vec<Counted<'r>>,
+    events: Vec<EventCount<'r>>,
 }
 
 /// Whether figures of a recording vary from block to block.
@@ -88,10 +73,10 @@ impl Costs {
 }
 
 impl<'r> Samples<'r> {
-    /// Those of a recording.
-    pub(crate) fn of(recording: &'r Recording) -> Samples<'r> {
+    /// The samples of a recording.
+    pub(crate) fn from_recording(recording: &'r Recording) -> Samples<'r> {
         let rates = match shape(recording) == Shape::Rates {
-            true => (Measured::all_of(recording).into_iter())
+            true => (BlockRates::all_of(recording).into_iter())
                 .map(|measured| measured.invalid().is_none().then_some(measured))
                 .collect(),
             false => Vec::new(),
@@ -101,7 +86,7 @@ impl<'r> Samples<'r> {
             false => Vec::new(),
         };
         let events = match shape(recording) == Shape::Counts {
-            true => events::counts(recording),
+            true => rows::counts(recording),
             false => Vec::new(),
         };
         Samples { recording, rates, times, events }
@@ -112,8 +97,8 @@ impl<'r> Samples<'r> {
         self.recording.level(arm, knob)
     }
 
-    /// The arms that were measured as they were asked for: without repeats under other
-    /// seeds, without probes, and those that only say why.
+    /// The arms that were measured as requested: without repeats under other seeds,
+    /// without probes, and without arms that only explain others.
     pub(crate) fn arms(&self) -> impl Iterator<Item = (usize, &'r Arm)> {
         let arms = self.recording.arms.iter().enumerate();
         arms.filter(|(_, arm)| {
@@ -122,7 +107,7 @@ impl<'r> Samples<'r> {
         })
     }
 
-    /// Whether an arm of a bench has no rates, and only says why others are as they are.
+    /// Whether an arm of a bench has no rates, and only explains others.
     fn only_explains(&self, arm: &Arm) -> bool {
         let recording = self.recording;
         let of_arm = |at: u32| std::ptr::eq(&recording.arms[at as usize], arm);
@@ -133,7 +118,7 @@ impl<'r> Samples<'r> {
 
     /// The arm that an experiment asks for.
     pub(crate) fn find(&self, wanted: &Arm) -> Option<usize> {
-        // Interfaces of the user's are of the machine, and in no experiment's arm.
+        // The user's interfaces belong to the machine, and are in no experiment's arm.
         let same = |arm: &Arm| {
             let mut knobs = arm.knobs.clone();
             knobs.remove("nics");
@@ -144,7 +129,7 @@ impl<'r> Samples<'r> {
         self.arms().find(|(_, arm)| same(arm)).map(|(n, _)| n)
     }
 
-    /// What an arm is called.
+    /// The printable name of an arm.
     pub(crate) fn name(&self, arm: usize) -> String {
         printable(seeds::name(&self.recording.arms[arm]), 60)
     }
@@ -155,8 +140,8 @@ impl<'r> Samples<'r> {
     /// Why there are none, as a part of a sentence.
     pub(crate) fn values(&self, arm: usize, what: &What<'_>) -> Result<Vec<f64>, String> {
         let found = match (what.quantity, self.rates.is_empty()) {
-            (None | Some(HANDLED), false) => self.rates_of(arm, Measured::handled_pps),
-            (Some(CPU_USE), false) => self.rates_of(arm, Measured::path_busy_cpus),
+            (None | Some(HANDLED), false) => self.rates_of(arm, BlockRates::handled_pps),
+            (Some(CPU_USE), false) => self.rates_of(arm, BlockRates::path_busy_cpus),
             (Some(INSNS), false) => self.counted(arm),
             _ if !self.events.is_empty() => self.events(arm, what)?,
             (None, true) => self.costs(arm, what)?.each(),
@@ -169,8 +154,8 @@ impl<'r> Samples<'r> {
         }
     }
 
-    /// The values of two arms' blocks, for the judge of comparisons: with what is known of the error of
-    /// counting samples, and whether the arms took turns.
+    /// The values of two arms' blocks, for the judge of comparisons: with the counting error of samples, if
+    /// known, and whether the arms took turns.
     ///
     /// # Errors
     /// Why there are none, as a part of a sentence.
@@ -214,7 +199,7 @@ impl<'r> Samples<'r> {
         if what.function.is_some() || what.below.is_some() || what.stage.is_some() {
             return Err("counts of events are of no function and no stage".into());
         }
-        if events::meant(&known, name).is_none() {
+        if rows::meant(&known, name).is_none() {
             return Err(format!("{} was not counted: there are {}", printable(name, 60), there()));
         }
         match self.event(arm, what) {
@@ -227,10 +212,10 @@ impl<'r> Samples<'r> {
     }
 
     /// The event that a quantity names in an arm, of all layers or of one.
-    fn event(&self, arm: usize, what: &What<'_>) -> Option<&Counted<'r>> {
+    fn event(&self, arm: usize, what: &What<'_>) -> Option<&EventCount<'r>> {
         let of_arm = || self.events.iter().filter(|event| event.arm == arm);
         let names: Vec<&str> = of_arm().map(|event| event.name).collect();
-        let name = events::meant(&names, what.quantity?)?;
+        let name = rows::meant(&names, what.quantity?)?;
         of_arm().find(|event| {
             event.name == name
                 && match what.layer {
@@ -240,7 +225,7 @@ impl<'r> Samples<'r> {
         })
     }
 
-    /// What other programs had of the CPUs of an arm's path, in CPUs: the mean of its blocks; none if that was
+    /// Other programs' use of the CPUs of an arm's path, in CPUs: the mean of its blocks; none if that was
     /// not measured.
     pub(crate) fn others(&self, arm: usize) -> Option<f64> {
         let all = self.rates_of(arm, |m| m.path_others().unwrap_or(f64::NAN));
@@ -248,7 +233,7 @@ impl<'r> Samples<'r> {
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     }
 
-    fn rates_of(&self, arm: usize, of: fn(&Measured) -> f64) -> Vec<f64> {
+    fn rates_of(&self, arm: usize, of: fn(&BlockRates) -> f64) -> Vec<f64> {
         let blocks = self.recording.blocks.iter().zip(&self.rates);
         let of_arm =
             blocks.filter(|(block, _)| block.arm as usize == arm && block.instrument == RATES);
@@ -270,7 +255,7 @@ impl<'r> Samples<'r> {
             .collect()
     }
 
-    /// Whether a quantity is what costs are of, or times.
+    /// Whether a quantity is of costs, or of times.
     fn is_of_costs(&self, name: &str) -> bool {
         let of = |quantity: u32| self.recording.quantities.get(quantity as usize);
         let costs = self.recording.costs.first().and_then(|cost| of(cost.quantity));
@@ -291,7 +276,7 @@ impl<'r> Samples<'r> {
             let own = timed(view.ok_or_else(missing)?, what)?;
             return Ok(Costs { of: vec![1.0; own.len()], own, sample: None });
         }
-        // Of a bench, blocks of another instrument have costs of another quantity.
+        // In a bench, blocks of another instrument have costs of another quantity.
         let known = |name: &str| self.recording.quantities.iter().position(|q| q.name == name);
         let id = what.quantity.and_then(known).map(|id| id as u32);
         let is_of = |quantity: u32| id.is_none_or(|id| id == quantity);
@@ -350,7 +335,7 @@ impl<'r> Samples<'r> {
         Ok(Costs { sample: sampled.then(|| (samples > 0).then(|| all / samples as f64)), own, of })
     }
 
-    /// A quantity of blocks: a count by the second where blocks have a length.
+    /// A quantity of blocks: counts per second where blocks have a length.
     fn scalars(&self, arm: usize, name: &str) -> Result<Vec<f64>, String> {
         let quantities = self.recording.quantities.iter();
         let called = |name: &str| quantities.clone().position(|quantity| quantity.name == name);
@@ -384,7 +369,7 @@ impl<'r> Samples<'r> {
         }
         let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
         for scalar in &self.recording.scalars {
-            let Of::Block(block) = scalar.of else {
+            let Subject::Block(block) = scalar.of else {
                 continue;
             };
             if label.is_some() && scalar.item.label.as_deref() != label {
@@ -392,7 +377,7 @@ impl<'r> Samples<'r> {
             }
             let of = self.recording.blocks.get(block as usize);
             let counts = self.rates.get(block as usize).is_none_or(Option::is_some);
-            // What another instrument looked at was held up by it.
+            // Blocks of another instrument were slowed down by it.
             let counts =
                 counts && (self.rates.is_empty() || of.is_some_and(|b| b.instrument == RATES));
             if scalar.quantity as usize == id && counts && of.is_some_and(|b| b.arm as usize == arm)
@@ -400,7 +385,7 @@ impl<'r> Samples<'r> {
                 *sums.entry(block).or_default() += scalar.value;
             }
         }
-        // Blocks of two hosts are as long as what is sent takes.
+        // Blocks of two hosts last as long as the transfer.
         let is_count = adds_up && !hosts::is_of_hosts(&quantity.instrument);
         let each = |(block, sum): (u32, f64)| {
             let ns = self.recording.blocks[block as usize].duration_ns;
@@ -412,8 +397,8 @@ impl<'r> Samples<'r> {
         Ok(sums.into_iter().map(each).collect())
     }
 
-    /// Whether each run of an arm has the same values, so that there is nothing to be tested: two
-    /// are equal, or they are not.
+    /// Whether each run of an arm has the same values, so that no test is needed: two are equal, or
+    /// they are not.
     pub(crate) fn is_exact(&self, what: &What<'_>) -> bool {
         let base = |name: &'_ str| {
             let name = name.to_string();
@@ -439,11 +424,11 @@ impl<'r> Samples<'r> {
     }
 
     /// A value in words.
-    pub(crate) fn told(&self, value: f64, what: &What<'_>) -> String {
+    pub(crate) fn value_text(&self, value: f64, what: &What<'_>) -> String {
         let arms = 0..self.recording.arms.len();
         if let Some(event) = arms.filter_map(|arm| self.event(arm, what)).next() {
             let value = match event.is_time {
-                true => events::with_unit(value),
+                true => with_unit(value),
                 false => short(value),
             };
             return format!("{value} per {}", event.per_all.word());
@@ -468,8 +453,8 @@ impl<'r> Samples<'r> {
                     None => "ns".into(),
                 };
                 match (unit.as_str(), self.times.is_empty()) {
-                    // Of two hosts, which have no table of times beside it, whatever they are; of others, what the
-                    // table has with its unit.
+                    // Two hosts have no table of times beside the claim, so any time has its unit. In others only
+                    // long ones do, as in the table.
                     ("ns", is_of_hosts) if is_of_hosts || value.abs() >= 10_000.0 => ns(value),
                     // As the table has it.
                     ("bit/s", _) if value.abs() >= 100_000.0 => {
@@ -530,7 +515,7 @@ fn timed(view: &TimedClass<'_>, what: &What<'_>) -> Result<Vec<f64>, String> {
     if view.stages.is_empty() || what.function.is_some() || what.layer.is_some() {
         return Err("no such function was timed".into());
     }
-    // From the first to the last, where it is known of every packet.
+    // From the first to the last, where it is known for every packet.
     let total = view.stages.iter().find(|s| s.kind == StageKind::Total);
     if let Some(total) = total {
         return Ok(total.by_block.iter().flatten().copied().collect());

@@ -3,9 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use netplumb_model::experiment::{Claim, Condition};
-use netplumb_model::quantity::Of;
-use netplumb_model::trace::{OfCalls, Step, argument};
+use netplumb_model::calls::OfCalls;
+use netplumb_model::condition::Condition;
+use netplumb_model::experiment::Claim;
+use netplumb_model::quantity::Subject;
+use netplumb_model::trace::{Step, argument};
 
 use super::{Outcome, find, holds, list, missing};
 use crate::analysis::ClassView;
@@ -13,16 +15,16 @@ use crate::number::{counted, printable, thousands};
 use crate::seeds;
 
 const NAME_CHARACTERS: usize = 60;
-/// Values of an argument that are named.
+/// The most values of an argument that are named.
 const VALUES: usize = 4;
 
-/// What the calls say of a claim.
+/// The outcome of a claim about calls.
 pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
     let Claim::Calls { arms, have, at_least, .. } = claim else {
         return Outcome::not_measured("this claim is not about calls".into());
     };
     let mut all = true;
-    let mut told = Vec::new();
+    let mut findings = Vec::new();
     for class in claim.classes() {
         for arm in arms {
             let Some(view) = find(classes, *class, Some(arm)) else {
@@ -31,14 +33,14 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
             match of_arm(view, have, at_least.unwrap_or(1.0)) {
                 Ok((holds, text)) => {
                     all &= holds;
-                    told.push(text);
+                    findings.push(text);
                 }
                 Err(why) => return Outcome::not_measured(why),
             }
         }
     }
-    let told = told.join("; ");
-    Outcome { verdict: holds(all), finding: told.clone(), because: told }
+    let findings = findings.join("; ");
+    Outcome { verdict: holds(all), finding: findings.clone(), because: findings }
 }
 
 /// Whether it holds for all calls of an arm, and how they are.
@@ -51,7 +53,7 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
     let of = OfCalls::in_recording(recording);
     let counts = of.into_iter().flat_map(|of| recording.scalars_of(&of.calls));
     let counts =
-        counts.filter(|s| matches!(s.of, Of::Block(block) if view.blocks.contains(&block)));
+        counts.filter(|s| matches!(s.of, Subject::Block(block) if view.blocks.contains(&block)));
     let made = counts.map(|scalar| scalar.value as usize).sum::<usize>();
     if made == 0 {
         return Err(format!("no call was traced with {arm}"));
@@ -73,7 +75,7 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
             let first = calls.iter().find(is_unknown);
             let word = first.and_then(|step| step.word(recording, of));
             let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
-            let told = match word.filter(is_name) {
+            let reason = match word.filter(is_name) {
                 Some(word) => format!(
                     "`{of}` is a name ({}), which is no number, in",
                     printable(word, NAME_CHARACTERS)
@@ -81,7 +83,7 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
                 None => format!("`{of}` is not known of"),
             };
             return Err(format!(
-                "{told} {} of {} with {arm}",
+                "{reason} {} of {} with {arm}",
                 thousands(unknown as u64),
                 counted(calls.len(), "call"),
             ));
@@ -104,7 +106,7 @@ fn of_arm(view: &ClassView<'_>, have: &Condition, at_least: f64) -> Result<(bool
     })
 }
 
-/// What the compared arguments are.
+/// The actual values of the compared arguments.
 fn instead(view: &ClassView<'_>, calls: &[&Step], have: &Condition) -> String {
     let mut out = String::new();
     for name in have.values() {

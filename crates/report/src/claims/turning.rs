@@ -1,12 +1,13 @@
-//! From where on a setting pays: claims of kind `turning-point`.
+//! Where a setting begins to pay: claims of kind `turning-point`.
 
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Bound, Claim};
 use netplumb_model::recording::Arm;
 use netplumb_stats::welch::mean;
 
-use super::samples::{Samples, What};
-use super::varying::{Found, agreed, ends, in_bounds, interval, ratios, what};
+use super::ratio::{ClaimAnswer, agreed, ends, in_bounds, interval, ratios};
+use super::samples::Samples;
+use super::subject::{What, what};
 use super::{Answer, holds};
 use crate::number::printable;
 
@@ -16,9 +17,9 @@ struct Pair {
     by: f64,
     /// The least and the largest ratio that it may have.
     ratio: (f64, f64),
-    /// What the quantity has more with the setting.
+    /// By how much the compared quantity is larger with the setting.
     more: f64,
-    /// Whether the setting pays; `NotShown` if that can't be said.
+    /// Whether the setting pays; `NotShown` if the data show neither.
     pays: Answer,
 }
 
@@ -26,14 +27,14 @@ struct Pair {
 ///
 /// # Errors
 /// There are no such pairs, or not enough blocks.
-pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let Claim::TurningPoint { knob, level, against, by, .. } = claim else {
         return Err("it is about no turning point".into());
     };
     let what = what(claim, class);
     let deciding = What { quantity: Some(by), ..what };
     let bound = (claim.bound()).ok_or("it does not say which ratio is a gain")?;
-    let has = |arm: &Arm, level: &String| arm.told(knob).as_ref() == Some(level);
+    let has = |arm: &Arm, level: &String| arm.level_text(knob).as_ref() == Some(level);
     let mut pairs = Vec::new();
     for (one, arm) in samples.arms().filter(|(_, arm)| has(arm, level)) {
         let others = samples.arms().filter(|(_, other)| has(other, against));
@@ -50,17 +51,17 @@ pub(super) fn point(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) 
         ));
     }
     pairs.sort_by(|a, b| a.by.total_cmp(&b.by));
-    let told = Told {
+    let answer_format = AnswerFormat {
         gain: bound,
-        by: &|value| samples.told(value, &deciding),
-        value: &|value| samples.told(value, &what),
+        by: &|value| samples.value_text(value, &deciding),
+        value: &|value| samples.value_text(value, &what),
     };
-    let (answer, because) = verdict(&pairs, &told);
+    let (answer, because) = verdict(&pairs, &answer_format);
     Ok((answer, format!("{}: {because}", printable(by, 60))))
 }
 
 /// How the figures of an answer are written.
-struct Told<'a> {
+struct AnswerFormat<'a> {
     /// What a gain is.
     gain: Bound,
     /// The quantity that decides.
@@ -69,8 +70,8 @@ struct Told<'a> {
     value: &'a dyn Fn(f64) -> String,
 }
 
-impl Told<'_> {
-    /// How much more or less it is with the setting: the least and the most of some pairs.
+impl AnswerFormat<'_> {
+    /// The change with the setting, more or less: the least and the most of some pairs.
     fn difference(&self, pairs: &[Pair]) -> String {
         let all: Vec<f64> = pairs.iter().map(|pair| pair.more).collect();
         let (least, most) = ends(&all);
@@ -91,8 +92,8 @@ impl Told<'_> {
 }
 
 /// Where pairs in order begin to have a gain, if none has one before that.
-fn verdict(pairs: &[Pair], told: &Told<'_>) -> (Answer, String) {
-    let Told { gain, by, .. } = told;
+fn verdict(pairs: &[Pair], answer_format: &AnswerFormat<'_>) -> (Answer, String) {
+    let AnswerFormat { gain, by, .. } = answer_format;
     let gains = pairs.iter().filter(|pair| pair.pays == Answer::Holds);
     let gains = gains.count();
     let (first, last) = (&pairs[0], &pairs[pairs.len() - 1]);
@@ -122,7 +123,7 @@ fn verdict(pairs: &[Pair], told: &Told<'_>) -> (Answer, String) {
             range(below),
             by(after.by),
             range(above),
-            told.difference(above)
+            answer_format.difference(above)
         ),
         _ => format!(
             "{gains} of {} pairs have {gain}, with others between them, {}",
@@ -150,11 +151,11 @@ fn compared(
     Ok(((ratio.low, ratio.high), in_bounds(ratio, bound)))
 }
 
-/// The one of some arms that differs from an arm in a knob alone, or else in it and others of its group
-/// (`offload.tso`, `offload.gro`), if there is one.
+/// The arm that differs from `arm` in a knob alone, or else in it and others of its group (`offload.tso`,
+/// `offload.gro`), if there is one.
 ///
 /// # Errors
-/// There are several, of which any would do.
+/// Several arms qualify.
 fn partner<'s>(
     arm: &Arm,
     others: impl Iterator<Item = (usize, &'s Arm)>,
@@ -215,7 +216,7 @@ mod tests {
 
     const GAIN: Bound = Bound { least: 1.01, most: f64::INFINITY };
 
-    fn told(ratios: &[f64]) -> (Answer, String) {
+    fn ratios_answer(ratios: &[f64]) -> (Answer, String) {
         let pair = |(n, ratio): (usize, &f64)| Pair {
             by: n as f64,
             ratio: (*ratio, *ratio),
@@ -223,16 +224,16 @@ mod tests {
             pays: holds(GAIN.has(*ratio)),
         };
         let pairs: Vec<Pair> = ratios.iter().enumerate().map(pair).collect();
-        let told = Told {
+        let answer_format = AnswerFormat {
             gain: GAIN,
             by: &|by| format!("{by} CPUs"),
             value: &|value| format!("{value:.0} us"),
         };
-        verdict(&pairs, &told)
+        verdict(&pairs, &answer_format)
     }
 
-    /// Check that a turning point holds only where nothing gains before it and everything after it, and
-    /// that what was found instead is said.
+    /// Check that a turning point holds only if nothing gains before it and everything after it, and
+    /// that the actual course is reported.
     #[test]
     fn where_it_turns() {
         for (ratios, answer, because) in [
@@ -257,15 +258,18 @@ mod tests {
                 "every pair has at least 1.01 times: between 0 CPUs and 2 CPUs 1.100 to 1.300 times",
             ),
         ] {
-            assert_eq!(told(&ratios), (answer, because.to_string()));
+            assert_eq!(ratios_answer(&ratios), (answer, because.to_string()));
         }
     }
 
-    /// Check that a range of differences begins with the smaller one, and says more or less.
+    /// Check that a range of differences begins with the smaller one, with "more" or "less".
     #[test]
     fn differences() {
-        let told =
-            Told { gain: GAIN, by: &|by| by.to_string(), value: &|value| format!("{value} us") };
+        let answer_format = AnswerFormat {
+            gain: GAIN,
+            by: &|by| by.to_string(),
+            value: &|value| format!("{value} us"),
+        };
         for (all, expected) in [
             (&[-5.0, -2.0][..], "2 us to 5 us less"),
             (&[2.0, 5.0], "2 us to 5 us more"),
@@ -276,12 +280,12 @@ mod tests {
             let pair =
                 |more: &f64| Pair { by: 0.0, ratio: (1.0, 1.0), more: *more, pays: Answer::Holds };
             let pairs: Vec<Pair> = all.iter().map(pair).collect();
-            assert_eq!(told.difference(&pairs), expected);
+            assert_eq!(answer_format.difference(&pairs), expected);
         }
     }
 
     /// Check that an arm is compared with the one that differs in the knob alone, with one that differs in its
-    /// group if there is no other, and with none where several would do.
+    /// group if there is no other, and with none if several qualify.
     #[test]
     fn partners() {
         let arm = |name: &str, knobs: &[(&str, &str)]| Arm {
@@ -303,7 +307,7 @@ mod tests {
         assert_eq!(of(&[&a, &alone, &b]), Ok(Some(1)));
         assert_eq!(of(&[&a]), Ok(Some(0)));
         assert_eq!(of(&[]), Ok(None));
-        let told = of(&[&a, &b]).unwrap_err();
-        assert!(told.contains("each of a, b"), "{told}");
+        let error = of(&[&a, &b]).unwrap_err();
+        assert!(error.contains("each of a, b"), "{error}");
     }
 }

@@ -1,27 +1,28 @@
 //! Claims about figures that vary from block to block: arms are compared by the judge of comparisons
-//! (`plumb diff`), so a claim and a comparison of the same arms say the same; ratios within one arm are
-//! judged by their intervals. A claim was made before it was measured, so it is judged by itself, and
-//! not among all functions.
+//! (`plumb diff`), so a claim and a comparison of the same arms agree; ratios within one arm are judged
+//! by their intervals. A claim was made before it was measured, so it is judged by itself, not among
+//! all functions.
 
 use netplumb_model::bench::DataPath;
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Bound, Claim, Experiment, Knobs, OnlyIf, Relation, number_of};
 use netplumb_model::recording::Arm;
 use netplumb_stats::judge::{Judged, MIN_BLOCKS, Verdict, judge};
-use netplumb_stats::ratio::{self, Interval};
+use netplumb_stats::ratio::Interval;
 use netplumb_stats::welch::mean;
 
-use super::samples::{CPU_USE, HANDLED, Samples, What};
+use super::fit::LEAST_POINTS;
+use super::ratio::{ClaimAnswer, agreed, ends, in_bounds, interval, published, ratios};
+use super::samples::{CPU_USE, HANDLED, Samples};
+use super::subject::{What, what};
 use super::{Answer, Outcome, holds, largest_over_smallest, list};
 use super::{course, turning};
-use crate::interval::told;
+use crate::interval::interval_text;
 
-/// Points that make a line worth a claim.
-const LEAST_POINTS: usize = 3;
-/// CPUs that other programs may have had, where claims about CPU use are judged.
+/// Other programs' CPU use up to which claims about CPU use are judged, in CPUs.
 const MOST_OTHERS: f64 = 0.1;
 
-/// What the blocks say of a claim.
+/// The outcome of a claim, by blocks.
 pub(super) fn outcome(experiment: &Experiment, claim: &Claim, samples: &Samples<'_>) -> Outcome {
     let found = match claim.paths() {
         Some((figure, _)) => of_paths(experiment, claim, figure, samples),
@@ -42,10 +43,8 @@ pub(super) fn outcome(experiment: &Experiment, claim: &Claim, samples: &Samples<
     }
 }
 
-pub(super) type Found = Result<(Answer, String), String>;
-
 /// Class by class, or once where frames have none.
-fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
+fn of_arms(claim: &Claim, samples: &Samples<'_>) -> ClaimAnswer {
     let within = match claim {
         Claim::Alike { layer, .. } | Claim::Unlike { layer, .. } => {
             return across_classes(claim, layer, samples);
@@ -76,25 +75,6 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
         });
     }
     Ok((worst(verdicts), because.join("; ")))
-}
-
-/// What a claim is about, in a class.
-pub(super) fn what(claim: &Claim, class: Option<Class>) -> What<'_> {
-    let (layer, function, below, stage) = match claim {
-        Claim::Linear { layer, function, stage, .. } => (layer, function, &None, stage),
-        Claim::Compare { layer, function, below, stage, .. }
-        | Claim::Unchanged { layer, function, below, stage, .. }
-        | Claim::Ranking { layer, function, below, stage, .. } => (layer, function, below, stage),
-        _ => (&None, &None, &None, &None),
-    };
-    What {
-        quantity: claim.quantity(),
-        class,
-        layer: layer.as_deref(),
-        function: function.as_deref(),
-        below: below.as_deref(),
-        stage: stage.as_deref(),
-    }
 }
 
 /// The arms that a claim names, or all that have what it is about.
@@ -140,7 +120,7 @@ fn compared(samples: &Samples<'_>, arms: [usize; 2], what: &What<'_>) -> Result<
     judged.ok_or_else(|| format!("it takes {MIN_BLOCKS} blocks of each"))
 }
 
-/// "0.91 times (0.87 to 0.94)"; and if there is no difference, what would have been seen.
+/// "0.91 times (0.87 to 0.94)"; without a difference, also the smallest change that would have been seen.
 fn change(judged: &Judged) -> String {
     let ratio = match judged.ratio {
         Some(ratio) => times(ratio),
@@ -160,14 +140,14 @@ fn unseen(judged: &Judged) -> String {
     }
 }
 
-/// What a comparison says of a relation.
+/// Whether a comparison bears out a relation.
 fn relation(is: Relation, judged: &Judged) -> Answer {
     let wanted = match is {
         Relation::Less => Verdict::Faster,
         Relation::More => Verdict::Slower,
         Relation::Different if judged.verdict.differs() => return Answer::Holds,
         Relation::Different => return Answer::NotShown,
-        // As far as such a run can see.
+        // Within what such a run can resolve.
         Relation::Same => return same(judged),
     };
     match judged.verdict {
@@ -177,7 +157,7 @@ fn relation(is: Relation, judged: &Judged) -> Answer {
     }
 }
 
-/// Whether two arms are the same, as far as such a run can see: not if it could not see anything.
+/// Whether two arms are the same within what such a run can resolve: not shown if it resolves nothing.
 fn same(judged: &Judged) -> Answer {
     match (judged.verdict.differs(), judged.is_blind()) {
         (true, _) => Answer::DoesNotHold,
@@ -187,7 +167,7 @@ fn same(judged: &Judged) -> Answer {
 }
 
 /// Whether a ratio is at most (or, if `beyond`, more than) a bound: neither is shown where its interval
-/// has it.
+/// contains the bound.
 fn bounded(ratio: Interval, bound: f64, beyond: bool) -> Answer {
     let (within, outside) = (ratio.high <= bound, ratio.low > bound);
     match (beyond, within, outside) {
@@ -210,29 +190,18 @@ fn worst(all: impl IntoIterator<Item = Answer>) -> Answer {
     all.max_by_key(rank).unwrap_or(Answer::Holds)
 }
 
-pub(super) fn interval(before: &[f64], after: &[f64]) -> Result<Interval, String> {
-    let found = ratio::ratio(before, after, [0.0; 2]);
-    found.ok_or_else(|| "it takes two blocks of each".to_string())
-}
-
 /// "1.24 times (1.20 to 1.28)".
 fn times(ratio: Interval) -> String {
-    let range = told(ratio, |end| format!("{end:.2}"));
+    let range = interval_text(ratio, |end| format!("{end:.2}"));
     format!("{:.2} times ({range})", ratio.value)
 }
 
-fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let (verdict, because) = of_compare(claim, class, samples)?;
     Ok((verdict, because + &published(claim)))
 }
 
-/// After a ratio, that of others: ", published 1.3".
-pub(super) fn published(claim: &Claim) -> String {
-    let told = |ratio: f64| format!(", published {ratio}");
-    claim.published().map_or_else(String::new, told)
-}
-
-fn of_compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+fn of_compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let Claim::Compare { arm: name, against, is, .. } = claim else {
         return Err("it compares nothing".into());
     };
@@ -244,9 +213,9 @@ fn of_compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Fou
     }
     let sides = format!(
         "{} with {} against {} with {}",
-        samples.told(mean(&after), &what),
+        samples.value_text(mean(&after), &what),
         samples.name(one),
-        samples.told(mean(&before), &what),
+        samples.value_text(mean(&before), &what),
         samples.name(other)
     );
     if samples.is_exact(&what) {
@@ -262,7 +231,7 @@ fn of_compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Fou
     Ok((verdict, format!("{sides}, {}", change(&judged))))
 }
 
-/// Check what both arms need to have, under each seed; an error says which lacks it.
+/// Check a condition on both arms, under each seed; an error names the arm that fails it.
 fn met(only_if: &OnlyIf, arms: [usize; 2], samples: &Samples<'_>) -> Result<(), String> {
     let what = What { quantity: Some(&only_if.quantity), ..What::default() };
     for arm in arms.into_iter().flat_map(|arm| samples.seeds(arm)) {
@@ -271,9 +240,9 @@ fn met(only_if: &OnlyIf, arms: [usize; 2], samples: &Samples<'_>) -> Result<(), 
             return Err(format!(
                 "no data: {} has {} of {}, and the claim is about arms with at least {}",
                 samples.name(arm),
-                samples.told(value, &what),
+                samples.value_text(value, &what),
                 only_if.quantity,
-                samples.told(only_if.at_least, &what)
+                samples.value_text(only_if.at_least, &what)
             ));
         }
     }
@@ -288,7 +257,7 @@ fn exactly(
     sides: String,
     samples: &Samples<'_>,
     what: &What<'_>,
-) -> Found {
+) -> ClaimAnswer {
     let ratios = ratios(arms, samples, what).map_err(|why| format!("{sides}: {why}"))?;
     let is_so = |ratio: f64| match (claim.bound(), is) {
         (Some(bound), _) => Some(bound.has(ratio)),
@@ -308,58 +277,7 @@ fn exactly(
     Ok((verdict, format!("{sides}, {each}{claimed}")))
 }
 
-/// The ratio of two arms, the second by the first, whose values are the same in every run: under each seed.
-pub(super) fn ratios(
-    arms: [usize; 2],
-    samples: &Samples<'_>,
-    what: &What<'_>,
-) -> Result<Vec<f64>, String> {
-    let [before, after] = arms.map(|arm| samples.seeds(arm));
-    if before.len() != after.len() {
-        return Err(format!(
-            "measured under {} and {} seeds; run it again",
-            after.len(),
-            before.len()
-        ));
-    }
-    let mut ratios = Vec::new();
-    for (before, after) in before.iter().zip(&after) {
-        let values = [*before, *after].map(|arm| samples.values(arm, what));
-        let [before, after] = values;
-        let ratio = mean(&after?) / mean(&before?);
-        // Nothing beside nothing is the same.
-        ratios.push(if ratio.is_nan() { 1.0 } else { ratio });
-    }
-    Ok(ratios)
-}
-
-/// The verdict of all seeds: some that hold and some that don't show neither.
-pub(super) fn agreed(each: impl Iterator<Item = Option<bool>>) -> Answer {
-    let Some(each) = each.collect::<Option<Vec<bool>>>() else {
-        return Answer::Answered;
-    };
-    match (each.contains(&true), each.contains(&false)) {
-        (true, true) => Answer::NotShown,
-        (true, false) => Answer::Holds,
-        _ => Answer::DoesNotHold,
-    }
-}
-
-pub(super) fn ends(ratios: &[f64]) -> (f64, f64) {
-    let each = ratios.iter().copied();
-    (each.clone().fold(f64::INFINITY, f64::min), each.fold(f64::NEG_INFINITY, f64::max))
-}
-
-/// Whether a ratio is within bounds: neither is shown where its interval is across one.
-pub(super) fn in_bounds(ratio: Interval, bound: Bound) -> Answer {
-    match (bound.has(ratio.low), bound.has(ratio.high)) {
-        (true, true) => Answer::Holds,
-        _ if ratio.high < bound.least || ratio.low > bound.most => Answer::DoesNotHold,
-        _ => Answer::NotShown,
-    }
-}
-
-fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let Claim::Unchanged { arms: names, .. } = claim else {
         return Err("it is about no arms".into());
     };
@@ -375,7 +293,7 @@ fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Foun
         return all_exactly(bound, &all, samples, &what);
     }
     if let Some(bound) = claim.bound() {
-        // Of the two that are furthest apart.
+        // For the two arms that are furthest apart.
         let by_mean =
             |a: &&(usize, Vec<f64>), b: &&(usize, Vec<f64>)| mean(&a.1).total_cmp(&mean(&b.1));
         let ends = all.iter().min_by(by_mean).zip(all.iter().max_by(by_mean));
@@ -392,9 +310,9 @@ fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Foun
         verdicts.push(same(&judged));
         because.push(format!("{} {}", samples.name(*n), change(&judged)));
     }
-    let told = samples.told(mean(before), &what);
+    let text = samples.value_text(mean(before), &what);
     let of = samples.name(*first);
-    Ok((worst(verdicts), format!("{told} with {of}; beside it {}", list(because.into_iter()))))
+    Ok((worst(verdicts), format!("{text} with {of}; beside it {}", list(because.into_iter()))))
 }
 
 /// Whether the values of some arms, the same in every run, are equal, or within bounds: under each
@@ -404,7 +322,7 @@ fn all_exactly(
     arms: &[(usize, Vec<f64>)],
     samples: &Samples<'_>,
     what: &What<'_>,
-) -> Found {
+) -> ClaimAnswer {
     let seeds: Vec<Vec<usize>> = arms.iter().map(|(arm, _)| samples.seeds(*arm)).collect();
     let count = seeds.iter().map(Vec::len).min().unwrap_or(0);
     let mut each = Vec::new();
@@ -418,9 +336,9 @@ fn all_exactly(
         each.push(Some(bound.map_or(ratio == 1.0, |bound| bound.has(ratio))));
         ratios.push(ratio);
     }
-    let told: Vec<String> = (arms.iter())
+    let listed: Vec<String> = (arms.iter())
         .map(|(arm, values)| {
-            let value = samples.told(mean(values), what);
+            let value = samples.value_text(mean(values), what);
             format!("{value} with {}", samples.name(*arm))
         })
         .collect();
@@ -432,11 +350,11 @@ fn all_exactly(
     let claimed = bound.map_or_else(String::new, |bound| format!(", claimed {bound}"));
     Ok((
         agreed(each.into_iter()),
-        format!("{}: largest over smallest {most:.3}{of}{claimed}", told.join(", ")),
+        format!("{}: largest over smallest {most:.3}{of}{claimed}", listed.join(", ")),
     ))
 }
 
-fn ranking(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+fn ranking(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let Claim::Ranking { arms: names, .. } = claim else {
         return Err("it is about no arms".into());
     };
@@ -446,14 +364,16 @@ fn ranking(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
         return Err("no arm was measured".into());
     }
     all.sort_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
-    let told: Vec<String> = all
+    let listed: Vec<String> = all
         .iter()
-        .map(|(n, values)| format!("{} {}", samples.name(*n), samples.told(mean(values), &what)))
+        .map(|(n, values)| {
+            format!("{} {}", samples.name(*n), samples.value_text(mean(values), &what))
+        })
         .collect();
-    Ok((Answer::Answered, told.join(", ")))
+    Ok((Answer::Answered, listed.join(", ")))
 }
 
-fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let Claim::Linear { knob, unit, arms: names, from, to, within_percent, .. } = claim else {
         return Err("it is about no line".into());
     };
@@ -472,8 +392,8 @@ fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
     let worst = points.iter().map(off).fold(0.0, f64::max);
     let because = format!(
         "{} and {} for each {}, at worst {worst:.1}% off",
-        samples.told(fixed, &what),
-        samples.told(each, &what),
+        samples.value_text(fixed, &what),
+        samples.value_text(each, &what),
         unit.as_deref().unwrap_or(knob),
     );
     let Some(percent) = within_percent else {
@@ -482,7 +402,7 @@ fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
     Ok((holds(worst <= *percent), because))
 }
 
-/// The line of least squares: its height at nothing, and its slope.
+/// The line of least squares: its intercept, and its slope.
 fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = points.len() as f64;
     let (x, y) =
@@ -493,7 +413,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 }
 
 /// A layer's part of every class of an arm: the largest over the smallest.
-fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> Found {
+fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> ClaimAnswer {
     let mut all = Vec::new();
     for class in claim.classes() {
         let what = What { layer: Some(layer), ..what(claim, Some(*class)) };
@@ -513,7 +433,7 @@ fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> Found {
     Ok((verdict, format!("{} over {}: {}", most.0, least.0, times(ratio))))
 }
 
-fn smaller(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+fn smaller(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> ClaimAnswer {
     let Claim::Smaller { of, than, within_ratio, arm: name, .. } = claim else {
         return Err("it is about no layers".into());
     };
@@ -532,8 +452,8 @@ fn smaller(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
     Ok((bounded(ratio, *within_ratio, false), because))
 }
 
-/// An arm that was asked for, and what its blocks had, if they had anything.
-type Asked = (Arm, Result<Vec<f64>, String>);
+/// A requested arm, and its blocks' values, or why there are none.
+type ArmValues = (Arm, Result<Vec<f64>, String>);
 
 /// The arms of a path, in a figure or in all.
 fn of_path(
@@ -543,7 +463,7 @@ fn of_path(
     levels: &Knobs,
     samples: &Samples<'_>,
     what: &What<'_>,
-) -> Vec<Asked> {
+) -> Vec<ArmValues> {
     let figure = figure.and_then(|name| experiment.figures.iter().find(|f| f.name == name));
     let wanted = match figure {
         Some(figure) => experiment.arms_of(figure),
@@ -571,7 +491,7 @@ fn of_paths(
     claim: &Claim,
     figure: Option<&str>,
     samples: &Samples<'_>,
-) -> Found {
+) -> ClaimAnswer {
     let of = |path: &DataPath, levels: &Knobs, what: &What<'_>| {
         of_path(experiment, figure, *path, levels, samples, what)
     };
@@ -599,8 +519,8 @@ fn of_paths(
             let others = others(&asked, samples);
             let all = means(asked)?;
             let least = all.iter().map(|(_, mean)| *mean).fold(f64::INFINITY, f64::min);
-            let told = samples.told(least, &what);
-            let because = format!("{told} busy at the least");
+            let text = samples.value_text(least, &what);
+            let because = format!("{text} busy at the least");
             Ok(alone(holds(least >= *at_least), because, others))
         }
         Claim::Scales { path, levels, by: factor, .. } => {
@@ -613,8 +533,8 @@ fn of_paths(
             let ((_, least), (_, most)) = ends.ok_or("it takes two rates")?;
             let because = format!(
                 "{} busy at the least rate, {} at the greatest",
-                samples.told(*least, &what),
-                samples.told(*most, &what)
+                samples.value_text(*least, &what),
+                samples.value_text(*most, &what)
             );
             Ok(alone(holds(*most >= factor * least), because, others))
         }
@@ -622,17 +542,17 @@ fn of_paths(
     }
 }
 
-fn others(asked: &[Asked], samples: &Samples<'_>) -> Option<f64> {
+fn others(asked: &[ArmValues], samples: &Samples<'_>) -> Option<f64> {
     let arms = asked.iter().filter_map(|(arm, _)| samples.find(arm));
     most_others(arms, samples)
 }
 
-/// What other programs had of the path's CPUs, in that arm in which they had most; none if that was not measured.
+/// Other programs' use of the path's CPUs, in the arm where it was highest; none if it was not measured.
 fn most_others(arms: impl Iterator<Item = usize>, samples: &Samples<'_>) -> Option<f64> {
     arms.filter_map(|arm| samples.others(arm)).max_by(f64::total_cmp)
 }
 
-/// A verdict about CPU use, unless other programs had much of the CPUs: then a path had less than it would have
+/// A verdict about CPU use, unless other programs used the CPUs much: then the path got less than it would have
 /// used, or took turns with them, and its own time shows neither.
 fn alone(verdict: Answer, because: String, others: Option<f64>) -> (Answer, String) {
     match others.filter(|others| *others > MOST_OTHERS) {
@@ -643,8 +563,8 @@ fn alone(verdict: Answer, because: String, others: Option<f64>) -> (Answer, Stri
     }
 }
 
-/// The mean of each arm, by what it was offered.
-fn means(all: Vec<Asked>) -> Result<Vec<(f64, f64)>, String> {
+/// The mean of each arm, by its offered rate.
+fn means(all: Vec<ArmValues>) -> Result<Vec<(f64, f64)>, String> {
     let mut means = Vec::new();
     for (arm, values) in all {
         let offered = arm.level("rate").and_then(|rate| number_of("rate", rate));

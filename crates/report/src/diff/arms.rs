@@ -9,7 +9,7 @@ use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::analysis::quantity;
 
-/// Two arms to compare, by index, and what tells them apart.
+/// Two arms to compare, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArmPair {
     /// Of the recording before.
@@ -18,17 +18,17 @@ pub struct ArmPair {
     pub after: usize,
 }
 
-/// An arm of a recording: what it was set to, and what is noted of its machine.
+/// An arm of a recording: its settings, and the facts noted of its machine.
 #[derive(Debug, Clone, Copy)]
 pub struct OneArm<'r> {
-    /// The recording.
+    /// The recording that the arm is in.
     pub recording: &'r Recording,
     /// The index of the arm in it.
     pub number: usize,
 }
 
 impl<'r> OneArm<'r> {
-    /// What it was set to.
+    /// The arm itself, with its settings.
     pub(super) fn arm(self) -> &'r Arm {
         &self.recording.arms[self.number]
     }
@@ -44,21 +44,21 @@ impl<'r> OneArm<'r> {
         arm.knobs.get(knob).map(String::as_str)
     }
 
-    /// The architecture of its guest, which is the kernel's if the knob is not set.
+    /// The architecture of its guest: the kernel's, if the knob is not set.
     pub(super) fn arch(self) -> Option<&'r str> {
         let set = self.level(ARCH).or_else(|| self.fact(env::ARCH));
         let of_guests = self.fact(env::LAB).is_none_or(|lab| lab == "vm");
-        // Those of older versions are all of one.
+        // Recordings of older versions are all of one architecture.
         let old = of_guests && quantity(self.recording).is(&INSTRUCTIONS);
         set.or_else(|| old.then_some(Arch::X86_64.as_str()))
     }
 }
 
-/// No arms: what is noted of them is what is noted of their recordings.
+/// No arms: facts are then the recordings' own.
 pub(super) const NO_ARMS: ArmPair = ArmPair { before: usize::MAX, after: usize::MAX };
 /// The knob of the architecture.
 pub(super) const ARCH: &str = "arch";
-/// The level of a knob that an arm says nothing of.
+/// Stands for the level of a knob that an arm does not set.
 const NOT_SET: &str = "not set";
 
 /// A level of an arm.
@@ -66,7 +66,7 @@ const NOT_SET: &str = "not set";
 pub(super) struct Level {
     /// As it is recorded.
     raw: String,
-    /// As it is called.
+    /// As it is shown.
     pub(super) called: String,
 }
 
@@ -84,21 +84,21 @@ impl Level {
     }
 }
 
-/// Modules are called by the names of their files.
+/// Modules are shown by the names of their files.
 fn modules(level: &str) -> String {
-    let titles: Vec<String> = files(level).map(|file| Module::of(file).title()).collect();
+    let titles: Vec<String> = files(level).map(|file| Module::parse(file).title()).collect();
     titles.join(" and ")
 }
 
 /// What has levels, after its place in the text.
 pub(super) type Key = (usize, String);
 
-/// What of an arm is not a knob, in words, and its knobs. Rules are called by their
-/// file or their text, modules by their files, and the defaults that come with them by nothing.
+/// An arm's knobs, and its other settings in words. Rules are shown by their file or
+/// their text, modules by their files, and the defaults that come with them not at all.
 pub(super) struct Levels(BTreeMap<Key, Level>);
 
 impl Levels {
-    pub(super) fn of(one: OneArm<'_>) -> Levels {
+    pub(super) fn from_arm(one: OneArm<'_>) -> Levels {
         let arm = one.arm();
         let on = |b: bool| if b { "on" } else { "off" }.to_string();
         let sent = [
@@ -113,7 +113,7 @@ impl Levels {
             .enumerate()
             .map(|(place, (what, level))| ((place, what.to_string()), Level::new(level)))
             .collect();
-        let nft = Ruleset::of(arm).map(|ruleset| ruleset.nft);
+        let nft = Ruleset::from_arm(arm).map(|ruleset| ruleset.nft);
         for (key, value) in &arm.knobs {
             let level = match (key.as_str(), &nft) {
                 ("nft.file", Some(Nft::Text { .. })) => continue,
@@ -134,16 +134,16 @@ impl Levels {
         self.0.get(what).cloned().unwrap_or_else(Level::not_set)
     }
 
-    /// What is in either, in the order of the text.
+    /// The keys of either, in the order of the text.
     pub(super) fn keys<'l>(all: impl IntoIterator<Item = &'l Levels>) -> BTreeSet<Key> {
         let keys = all.into_iter().flat_map(|levels| levels.0.keys());
         keys.cloned().collect()
     }
 }
 
-/// In which levels two arms differ: "link", "lo", "veth".
+/// The levels in which two arms differ: "link", "lo", "veth".
 pub(super) fn differing(before: OneArm<'_>, after: OneArm<'_>) -> Vec<(String, String, String)> {
-    let (was, is) = (Levels::of(before), Levels::of(after));
+    let (was, is) = (Levels::from_arm(before), Levels::from_arm(after));
     let mut differing = Vec::new();
     for key in Levels::keys([&was, &is]) {
         let (was, is) = (was.get(&key), is.get(&key));
@@ -160,8 +160,8 @@ pub(super) fn differing(before: OneArm<'_>, after: OneArm<'_>) -> Vec<(String, S
     differing
 }
 
-/// Pair arms of two recordings: by name; if each has one arm left, those; else
-/// those that are alone in sending the same over the same.
+/// Pair arms of two recordings: by name; if each has one arm left, these two; else
+/// arms that are the only ones on their side to send the same over the same.
 pub fn pair(before: (&[Arm], Vec<usize>), after: (&[Arm], Vec<usize>)) -> Pairs {
     let (all_before, mut left) = before;
     let (all_after, mut right) = after;
@@ -201,7 +201,7 @@ pub fn pair(before: (&[Arm], Vec<usize>), after: (&[Arm], Vec<usize>)) -> Pairs 
     Pairs { pairs, left_before: left, left_after: right }
 }
 
-/// What came of pairing.
+/// The result of pairing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pairs {
     /// To compare, in the order of the plan.
@@ -212,18 +212,18 @@ pub struct Pairs {
     pub left_after: Vec<usize>,
 }
 
-/// The knob of an arm that is another once more.
+/// The knob of an arm that measures another once more.
 const AGAIN: &str = netplumb_model::bench::AGAIN;
 
-/// Pair the arms of one recording among themselves: each, but the first of its
-/// protocol, with the first before it from which it differs in one thing only, or
-/// with the first if there is none. One that is another once more is compared with that,
-/// and none with it.
+/// Pair the arms of one recording among themselves: each, except the first of its
+/// protocol, with the first earlier one from which it differs in one thing only, or
+/// with the first if there is none. An arm that measures another once more is compared
+/// with that one, and no arm with it.
 pub fn pair_within(recording: &Recording) -> Vec<ArmPair> {
     let arms = &recording.arms;
     let one = |number: usize| OneArm { recording, number };
     let mut pairs = Vec::new();
-    // A repeat is one of its arm's seeds, and not to be compared with it.
+    // A repeat is one of its arm's seeds, and is not compared with it.
     let repeat = |n: &usize| arms[*n].repeats().is_some();
     let again = |n: &usize| arms[*n].knobs.contains_key(AGAIN);
     for after in (0..arms.len()).filter(|n| !repeat(n)) {

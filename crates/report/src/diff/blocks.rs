@@ -11,7 +11,7 @@ use netplumb_model::span::StageKind;
 use netplumb_stats::judge::{Pair, judge};
 
 use super::arms::{ArmPair, Pairs};
-use super::row::{BeforeAfter, Judged, QUANTILES, Row};
+use super::row::{BeforeAfter, DiffRow, Judged, QUANTILES};
 use super::{ClassDiff, Sides, labels, one_sided};
 use crate::analysis;
 use crate::number::printable;
@@ -19,7 +19,7 @@ use crate::per::Per;
 use crate::shape::{Shape, shape};
 use crate::times::analysis::percentile;
 use crate::times::is_between;
-use side::{Part, SAMPLE, Side, counting, sides, zero};
+use side::{FunctionBlocks, SAMPLE, Side, counting, sides, zero};
 
 /// Half the width of a 95 % interval, in standard errors.
 const HALF_WIDTH: f64 = 1.96;
@@ -29,7 +29,7 @@ pub(super) const PERCENT: &str = "percent";
 /// From here on a share is all, but for rounding.
 const ALL_PERCENT: f64 = 99.999;
 
-/// What is judged together.
+/// Quantities that are judged together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     Function,
@@ -53,7 +53,7 @@ struct Pending {
     quantiles: [BeforeAfter; 2],
 }
 
-/// All classes of some pairs, the sums of those of a pair, and what is on one side only.
+/// All classes of some pairs, each pair's sum over its classes, and classes on one side only.
 pub(super) fn classes(
     sides: Sides<'_>,
     paired: &Pairs,
@@ -79,7 +79,7 @@ pub(super) fn classes(
             };
             let was = of(&before, pair.before).map(|n| &before[n]);
             let is = of(&after, pair.after).map(|n| &after[n]);
-            // What of all that was executed is of no such class cost nothing.
+            // A class that one side does not have cost nothing there.
             let none = match (was, is) {
                 (Some(side), None) if side.sees_all => zero(sides.after, pair.after, direction),
                 (None, Some(side)) if side.sees_all => zero(sides.before, pair.before, direction),
@@ -92,7 +92,7 @@ pub(super) fn classes(
             match (was, is) {
                 (Some(was), Some(is)) if was.is_empty() && is.is_empty() => {}
                 (Some(was), Some(is)) if was.is_nothing() && is.is_nothing() => {}
-                // Nothing below a function is what the other side has, too.
+                // No cost below a function is the same as the other side's.
                 (Some(side), None) | (None, Some(side)) if side.is_nothing() => {}
                 (Some(was), Some(is)) => {
                     let number = classes.len();
@@ -167,8 +167,8 @@ fn class(
     before: &Side<'_>,
     after: &Side<'_>,
 ) -> ClassDiff {
-    // Without packets that were counted, calls are compared. Of samples, which are no calls, their
-    // shares: windows of one length are no load of one size.
+    // Without counted packets, calls are compared. For samples, which are not calls, shares are:
+    // windows of equal length do not have equal load.
     let sampled = before.sample.is_some() && after.sample.is_some();
     let are_spans = is_between(sides.before) && is_between(sides.after);
     let per = match (before.per, after.per) {
@@ -225,7 +225,7 @@ fn stages(number: usize, class: &ClassDiff, before: &Side<'_>, after: &Side<'_>)
 }
 
 /// A function by its name and module: ids are each recording's own.
-fn by_name<'s>(side: &'s Side<'_>) -> BTreeMap<(&'s str, Option<&'s str>), &'s Part> {
+fn by_name<'s>(side: &'s Side<'_>) -> BTreeMap<(&'s str, Option<&'s str>), &'s FunctionBlocks> {
     let key = |id: FunctionId| {
         let function = &side.recording.functions[id as usize];
         (function.name.as_str(), function.module.as_deref())
@@ -256,14 +256,14 @@ fn functions(
     let mut pending = Vec::new();
     for key in keys {
         let (a, b) = (was.get(&key).copied(), is.get(&key).copied());
-        let seen = |f: Option<&Part>, side: &Side<'_>| {
+        let seen = |f: Option<&FunctionBlocks>, side: &Side<'_>| {
             f.is_some() || side.sees_all || watched(side.recording, &key)
         };
         if !seen(a, before) || !seen(b, after) {
             class.one_side.push(printable(key.0, 80));
             continue;
         }
-        let shared = |side: &Side<'_>, f: Option<&Part>| match f {
+        let shared = |side: &Side<'_>, f: Option<&FunctionBlocks>| match f {
             Some(f) if !one => {
                 let each = match class.per {
                     "call" => f.uncertainty / f.calls.max(1) as f64,
@@ -306,8 +306,9 @@ fn functions(
             quantiles: Default::default(),
         }));
         if [a, b].iter().flatten().all(|f| f.small) {
-            // What only calls others has no own cost to rank.
-            let costs = |f: &&Part| f.calls > 0 || f.own_by_block.iter().any(|own| *own > 0.0);
+            // A function that only calls others has no own cost to rank.
+            let costs =
+                |f: &&FunctionBlocks| f.calls > 0 || f.own_by_block.iter().any(|own| *own > 0.0);
             class.small += usize::from([a, b].iter().flatten().any(costs));
             continue;
         }
@@ -324,7 +325,7 @@ fn functions(
     }
     total.counting = counting(sides_of, [&whole[0], &whole[1]], class.per);
     if class.per == SAMPLE && class.root.is_some() {
-        // What is below the function is a part of all, and its functions are parts of that.
+        // The part below the function is a share of all samples, and its functions are shares of that.
         let all =
             sides_of.map(|side| Side { all_by_block: side.whole_by_block.clone(), ..side.clone() });
         total.before = all[0].of_costs(&whole[0], class.per);
@@ -350,9 +351,13 @@ fn functions(
 
 /// A function with all that it calls on both sides, of samples; none where it calls nothing, or is too
 /// small to rank.
-fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff) -> Option<Pair> {
+fn inclusive(
+    sides: [&Side<'_>; 2],
+    parts: [Option<&FunctionBlocks>; 2],
+    class: &ClassDiff,
+) -> Option<Pair> {
     let known = || parts.iter().flatten();
-    let large = |side: &Side<'_>, part: &Part| {
+    let large = |side: &Side<'_>, part: &FunctionBlocks| {
         let samples = part.inclusive.as_ref().map_or(0, |(_, samples)| *samples);
         samples >= side.per_by_block.len() as u64
     };
@@ -361,7 +366,7 @@ fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff
     if !known().any(|part| part.inclusive.is_some()) || !any_large {
         return None;
     }
-    // What calls nothing on one side has its own cost there.
+    // A function that calls nothing on one side has its own cost there.
     let costs = [0, 1].map(|n: usize| match parts[n] {
         Some(part) => match &part.inclusive {
             Some((costs, _)) => costs.clone(),
@@ -370,7 +375,7 @@ fn inclusive(sides: [&Side<'_>; 2], parts: [Option<&Part>; 2], class: &ClassDiff
         None => vec![0.0; sides[n].per_by_block.len()],
     });
     let [before, after] = [0, 1].map(|n: usize| sides[n].of_costs(&costs[n], class.per));
-    // The function that is the root of it all.
+    // The root of the tree.
     let is_all = |share: &f64| class.per == SAMPLE && (share.is_nan() || *share > ALL_PERCENT);
     if class.root.is_some() && before.iter().chain(&after).all(is_all) {
         return None;
@@ -397,7 +402,7 @@ fn add(total: &mut Pair, one: &Pair) {
     }
 }
 
-/// Functions are judged together, so are these with all that they call, stages, and wholes.
+/// Functions are judged together, and so are inclusive costs, stages, and wholes.
 fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
     let (functions, others): (Vec<_>, Vec<_>) =
         (pending.into_iter()).partition(|p| p.family == Family::Function);
@@ -405,16 +410,16 @@ fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
         (others.into_iter()).partition(|p| p.family == Family::Inclusive);
     let (stages, wholes): (Vec<_>, Vec<_>) =
         (others.into_iter()).partition(|p| p.family == Family::Stage);
-    // What is all of several wholes is no test of its own among these.
+    // The sum of several wholes is not another independent test among them.
     let (sums, wholes): (Vec<_>, Vec<_>) =
         (wholes.into_iter()).partition(|p| p.family == Family::Sum);
     for family in [functions, inclusive, stages, wholes, sums] {
         let pairs: Vec<Pair> = family.iter().map(|p| p.pair.clone()).collect();
         for (pending, judged) in family.into_iter().zip(judge(&pairs)) {
             let class = &mut classes[pending.class];
-            let row = Row {
+            let row = DiffRow {
                 quantiles: pending.quantiles,
-                ..Row::new(&pending.name, &pending.of, Judged::Statistically(judged))
+                ..DiffRow::new(&pending.name, &pending.of, Judged::Statistically(judged))
             };
             match pending.family {
                 Family::Function => class.functions.push(row),

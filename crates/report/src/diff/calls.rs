@@ -1,5 +1,5 @@
-//! The call graphs of both sides as one indented text: what each call costs before and after, with
-//! all below it, and which share of its side that is.
+//! The call graphs of both sides as one indented text: the inclusive cost of each call before and
+//! after, and its share of its side.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ const MAX_INDENT: usize = 40;
 /// ...and the deepest not shown: no kernel's stack is as deep.
 const MAX_DEPTH: usize = 200;
 
-/// The graphs of a class, without what is less than `min_percent` of either side. `trees` is the
-/// comparison that the class is of, judged as exact costs are.
+/// The graphs of a class, without calls below `min_percent` of either side. `trees` is the class's
+/// comparison, judged like exact costs.
 pub(super) fn render(trees: &Diff<'_>, class: &ClassDiff, min_percent: f64) -> String {
     let Some(counted) = &class.counted else {
         return String::new();
     };
-    // Samples are no calls.
+    // Samples are not calls.
     let sampled = quantity(trees.sides.after).calls == Calls::Samples;
     let calls = if sampled { "" } else { "calls  " };
     let mut out =
@@ -59,8 +59,8 @@ struct Writer<'a> {
     hidden: usize,
 }
 
-/// What a line is of: costs with all below it, and calls.
-struct Line<'t> {
+/// The figures of a line: inclusive costs, and calls.
+struct CallLine<'t> {
     name: &'t str,
     inclusive: [u64; 2],
     calls: Option<[u64; 2]>,
@@ -82,7 +82,7 @@ impl Writer<'_> {
         [share(change.before, self.total.before), share(change.after, self.total.after)]
     }
 
-    fn line(&self, line: &Line<'_>, depth: usize, out: &mut String) {
+    fn line(&self, line: &CallLine<'_>, depth: usize, out: &mut String) {
         let [was, is] = self.shares(line.inclusive);
         let change = self.change(line.inclusive);
         let calls = line.calls.map_or_else(String::new, |calls| {
@@ -138,7 +138,7 @@ impl Writer<'_> {
             self.hidden += 1;
             return;
         }
-        let all = Line { name: &context, inclusive: whole, calls: None };
+        let all = CallLine { name: &context, inclusive: whole, calls: None };
         self.line(&all, 0, out);
         let mut open: Vec<(u32, usize)> = roots.into_iter().map(|id| (id, 1)).collect();
         while let Some((id, depth)) = open.pop() {
@@ -149,7 +149,7 @@ impl Writer<'_> {
                 continue;
             }
             let trees = self.trees;
-            let line = Line {
+            let line = CallLine {
                 name: &trees.functions.joints[node.function as usize].name,
                 inclusive,
                 calls: Some([node.before.calls, node.after.calls]),

@@ -1,8 +1,8 @@
-//! Whether functions of two kernels have the same code: what was executed of them, but for addresses.
+//! Whether functions of two kernels have the same code: their executed instructions, apart from addresses.
 //!
-//! A kernel that was built anew has everything elsewhere, and so its data: lookups in hash tables walk other buckets,
-//! allocators find room in other places. A function whose code is the same and whose count moved does other work for the
-//! same reasons as with another seed, or since its callers ask for it.
+//! A rebuilt kernel has its code and data at other addresses: lookups in hash tables walk other buckets, allocators
+//! find room in other places. If a function's code is the same and its count changed, the reason is the same as with
+//! another seed, or its callers.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,20 @@ use super::functions::Joint;
 use super::{Sides, Verdict};
 use crate::asm;
 
-/// What of a change is in functions with other code, and in others.
+/// The parts of a change in functions with different code, and in all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Split {
     /// Functions whose code differs, or is not known, and by how much they changed.
     pub other: (usize, Delta),
-    /// The same of functions with the same code.
+    /// The same for functions with the same code.
     pub same: (usize, Delta),
-    /// How many functions that cost something have other code, changed or not.
+    /// How many functions that cost something have different code, changed or not.
     pub on_path: usize,
 }
 
 impl Split {
-    /// Of the functions of a class: whether the code of each is the same, its change and its verdict.
-    pub(super) fn of(
+    /// From each function of a class: whether its code is the same, its change and its verdict.
+    pub(super) fn from_functions(
         functions: impl Iterator<Item = (Option<bool>, Delta, Verdict)>,
         none: Delta,
     ) -> Split {
@@ -49,7 +49,7 @@ impl Split {
         split
     }
 
-    /// Whether nothing on the path is other code.
+    /// Whether no code on the path differs.
     pub fn is_placement(&self) -> bool {
         self.on_path == 0 && self.same.0 > 0
     }
@@ -65,8 +65,8 @@ pub(super) struct Codes<'a> {
 type Code = BTreeMap<u32, Vec<u8>>;
 
 impl<'a> Codes<'a> {
-    /// None if that of a side is not known.
-    pub(super) fn of(sides: Sides<'a>, arms: ArmPair) -> Option<Codes<'a>> {
+    /// None if a side's code is not known.
+    pub(super) fn from_sides(sides: Sides<'a>, arms: ArmPair) -> Option<Codes<'a>> {
         let recordings = [sides.before, sides.after];
         let of = |recording: &Recording, arm: usize| {
             let arch = recording.arch(arm);
@@ -101,8 +101,8 @@ impl<'a> Codes<'a> {
     }
 }
 
-/// Whether two pieces of code can be parts of the same: no instruction of one is another one, or begins within one, of
-/// the other.
+/// Whether two pieces of code can be parts of the same code: no instruction of one differs from the other's, or begins
+/// within one of them.
 fn alike(before: &Code, after: &Code) -> bool {
     let fits = |one: &Code, other: &Code| {
         one.iter().all(|(offset, insn)| match other.get(offset) {
@@ -148,8 +148,8 @@ mod tests {
         without_addresses(Arch::X86_64, &code, 64).collect()
     }
 
-    /// Check that calls, variables and percpu data that are elsewhere leave code the same, and that another constant,
-    /// another offset in a structure and another jump don't.
+    /// Check that code is the same if calls, variables and percpu data are elsewhere, and not with another constant,
+    /// another offset in a structure or another jump.
     #[test]
     fn same_but_for_addresses() {
         let call: &[u8] = &[0xe8, 0x10, 0x20, 0x30, 0x00];

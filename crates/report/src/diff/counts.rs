@@ -1,5 +1,5 @@
 //! Classes whose costs repeat exactly: sums are kept as they were counted and compared as
-//! fractions of packets, so the changes of the functions of a class add up to that of the class.
+//! fractions of packets, so the changes of a class's functions add up to the class's change.
 //! Blocks of one side that differ among themselves set the bar that a change has to clear: see
 //! [`Spread`].
 
@@ -14,11 +14,11 @@ use super::code::{Codes, Split};
 use super::exact::Spread;
 use super::functions::{Functions, JointId};
 use super::moves::Scene;
-use super::row::{Change, Counts, Judged, Row, Verdict};
+use super::row::{Change, Counts, DiffRow, Judged, Verdict};
 use super::seeds::{self, Seeds};
 use super::side::{By, Index, Side};
 use super::tree::unite;
-use super::{ClassDiff, Counted, Sides, facts, renames, sentence};
+use super::{ClassDiff, ExactVerdict, Sides, facts, renames, sentence};
 use crate::analysis::{is_class, quantity};
 
 /// Functions that branch on an address, a clock or a random number: their costs were seen to differ
@@ -42,12 +42,12 @@ const BY_LUCK: [&str; 12] = [
 const LUCK_INSNS: f64 = 4.0;
 
 /// All classes of some pairs.
-pub(super) struct Found {
+pub(super) struct PairClasses {
     pub(super) functions: Functions,
     pub(super) classes: Vec<ClassDiff>,
-    /// Those of each pair together.
+    /// Each pair's classes together.
     pub(super) sums: Vec<ClassDiff>,
-    /// What is on one side only.
+    /// Classes on one side only, in words.
     pub(super) unpaired: Vec<String>,
 }
 
@@ -58,8 +58,8 @@ pub(super) fn classes(
     paired: &Pairs,
     labels: &[String],
     directions: &[Direction],
-) -> Found {
-    let mut all = Found {
+) -> PairClasses {
+    let mut all = PairClasses {
         functions: Functions::default(),
         classes: Vec::new(),
         sums: Vec::new(),
@@ -70,7 +70,7 @@ pub(super) fn classes(
         let mut seeds: Vec<Pair<'_>> = (seeds::pairs(sides, pair).into_iter().enumerate())
             .map(|(n, arms)| {
                 let unpaired = if n == 0 { Some(&mut all.unpaired) } else { None };
-                Pair::of(sides, indexes, arms, asked, unpaired)
+                Pair::new(sides, indexes, arms, asked, unpaired)
             })
             .collect();
         let changes: BTreeMap<Direction, Vec<Change>> = (seeds.iter())
@@ -81,28 +81,28 @@ pub(super) fn classes(
             });
         let of_all: Vec<Change> =
             (seeds.iter()).filter_map(|seed| Some(seed.all(asked)?.0)).collect();
-        // What is shown is what is typical.
+        // The typical seed is shown.
         let mut order: Vec<usize> = (0..seeds.len()).collect();
         order.sort_by(|a, b| seeds[*a].delta().total_cmp(&seeds[*b].delta()));
         let typical = seeds.swap_remove(order[(order.len() - 1) / 2]);
-        // All directions, asked for or not, say which function is which.
+        // All directions count for matching functions, requested or not.
         match_functions(sides, typical.arms, &typical.found, &mut all.functions);
         let codes = match facts::same_kernel(sides, typical.arms) {
             true => None,
-            false => Codes::of(sides, typical.arms),
+            false => Codes::from_sides(sides, typical.arms),
         };
         let here = Here { sides, arms: typical.arms, label, by: typical.by, codes };
         let found = typical.found.iter().filter(|one| asked(one.direction));
         let classes: Vec<ClassDiff> = found
             .map(|one| {
                 let seeds = changes.get(&one.direction).cloned().unwrap_or_default();
-                class(&here, one, &all.functions, Seeds::of(seeds))
+                class(&here, one, &all.functions, Seeds::from_changes(seeds))
             })
             .collect();
         if classes.len() > 1
             && let Some((total, blocks)) = typical.all(asked)
         {
-            all.sums.push(sum(&here, &classes, (total, blocks), Seeds::of(of_all)));
+            all.sums.push(sum(&here, &classes, (total, blocks), Seeds::from_changes(of_all)));
         }
         all.classes.extend(classes);
     }
@@ -117,14 +117,14 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn of(
+    fn new(
         sides: Sides<'a>,
         (index_before, index_after): (&Index<'a>, &Index<'a>),
         arms: ArmPair,
         asked: impl Fn(Direction) -> bool,
         unpaired: Option<&mut Vec<String>>,
     ) -> Pair<'a> {
-        let by = By::of((sides.before, arms.before), (sides.after, arms.after));
+        let by = By::for_arms((sides.before, arms.before), (sides.after, arms.after));
         let mut found = Vec::new();
         let mut alone = Vec::new();
         for &direction in Direction::ALL {
@@ -158,7 +158,7 @@ impl<'a> Pair<'a> {
         Pair { arms, by, found }
     }
 
-    /// By how much all of it changed, about.
+    /// The approximate change of the whole.
     fn delta(&self) -> f64 {
         let deltas = self.found.iter().map(|one| one.change().1.delta().value());
         deltas.sum()
@@ -200,8 +200,8 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// The verdict on a whole, and how much of it other seeds confirm. Of kernels on whose path no code differs, one
-    /// seed says nothing.
+    /// The verdict on a whole, and how much of it other seeds confirm. Between kernels whose code on the path is the
+    /// same, one seed shows nothing.
     fn by_seeds(
         &self,
         verdict: Verdict,
@@ -221,7 +221,7 @@ impl Here<'_> {
         (verdict, Some((seeds, certain)))
     }
 
-    /// What packets of the workload are called where a packet of a class may be another.
+    /// The name for a workload's packets where packets of a class may be others.
     fn per_sent(&self) -> &'static str {
         match (self.by, self.sides.after.arms[self.arms.after].proto.unit()) {
             (By::Kib, _) => "KiB",
@@ -241,7 +241,7 @@ fn sum(
     let of_both = (Some(blocks[0].clone()), Some(blocks[1].clone()));
     let mut whole = verdict(&total, of_both);
     let counted = || classes.iter().filter_map(|class| class.counted.as_ref());
-    // Parts that are none make no difference together.
+    // Parts that do not differ make no difference together.
     if whole.differs() && counted().all(|counted| !counted.verdict.differs()) {
         let of_parts = |verdict| counted().any(|counted| counted.verdict == verdict);
         let ways = [Verdict::Placement, Verdict::Seeds, Verdict::Luck];
@@ -256,9 +256,9 @@ fn sum(
     let of = (here.per_sent(), quantity(sides.after).unit);
     ClassDiff {
         of_classes: classes.len(),
-        total: Some(Row::new("all", "", Judged::Exactly(total, whole))),
+        total: Some(DiffRow::new("all", "", Judged::Exactly(total, whole))),
         apart: facts::apart(sides, arms),
-        counted: Some(Counted {
+        counted: Some(ExactVerdict {
             total,
             verdict: whole,
             certain: total.delta(),
@@ -273,7 +273,7 @@ fn sum(
     }
 }
 
-/// Say which function of a pair is which.
+/// Match the functions of a pair.
 fn match_functions<'a>(
     sides: Sides<'a>,
     arms: ArmPair,
@@ -340,7 +340,7 @@ fn class(
         let blocks = (before.of_context(tree.context), after.of_context(tree.context));
         let whole = change(whole);
         let name = tree.context.to_string();
-        contexts.push(Row::new(&name, "", Judged::Exactly(whole, verdict(&whole, blocks))));
+        contexts.push(DiffRow::new(&name, "", Judged::Exactly(whole, verdict(&whole, blocks))));
     }
     let mut layers: Vec<(&str, Change)> = layers
         .into_iter()
@@ -354,7 +354,7 @@ fn class(
             n if n < 0 => Verdict::Better,
             _ => Verdict::Worse,
         };
-        Row::new(layer, "", Judged::Exactly(sums, verdict))
+        DiffRow::new(layer, "", Judged::Exactly(sums, verdict))
     });
     let layers = layers.collect();
     let mut changes: Vec<(Counts, Verdict)> = sums
@@ -405,7 +405,7 @@ fn class(
     };
     let moves = scene.moves();
     let branches = scene.branches(&moves);
-    // What changed for certain, where the whole can't tell.
+    // The certain part of the change, where the whole is uncertain.
     let sure = changes
         .iter()
         .filter(|(_, verdict)| verdict.differs())
@@ -427,7 +427,7 @@ fn class(
     let code = here.codes.as_ref().map(|_| {
         let costs = |counts: &Counts| counts.own.before.sum > 0 || counts.own.after.sum > 0;
         let functions = changes.iter().filter(|(counts, _)| costs(counts));
-        Split::of(
+        Split::from_functions(
             functions.map(|(counts, verdict)| (counts.same_code, counts.own.delta(), *verdict)),
             total.delta().none(),
         )
@@ -438,29 +438,29 @@ fn class(
     debug_assert_eq!(
         (changes.iter()).fold(total.delta().none(), |sum, (f, _)| sum.plus(&f.own.delta())),
         total.delta(),
-        "the changes of functions add up to that of the class"
+        "the changes of functions add up to the change of the class"
     );
     let class = |arm: &Arm| Class { proto: arm.proto, direction };
     let rows = changes.into_iter().map(|(counts, verdict)| {
         let joint = joint(&counts);
         let judged = Judged::Exactly(counts.own, verdict);
-        Row { counts: Some(counts), ..Row::new(&joint.name, &joint.layer, judged) }
+        DiffRow { counts: Some(counts), ..DiffRow::new(&joint.name, &joint.layer, judged) }
     });
     let classes = [class(arm.0), class(arm.1)];
     let per = match compared.by {
-        // What was forwarded is other packets, too.
+        // Forwarded packets include others.
         By::Sent => here.per_sent(),
         By::Ledger | By::Forwarded => arm.1.proto.unit(),
         By::Kib => "KiB",
     };
     let of = (per, quantity(sides.after).unit);
     ClassDiff {
-        total: Some(Row::new("all", "", Judged::Exactly(total, whole))),
+        total: Some(DiffRow::new("all", "", Judged::Exactly(total, whole))),
         contexts,
         layers,
         functions: rows.collect(),
         apart: facts::apart(sides, arms),
-        counted: Some(Counted {
+        counted: Some(ExactVerdict {
             total,
             verdict: whole,
             certain,
@@ -476,7 +476,7 @@ fn class(
     }
 }
 
-/// Whether a function's change is of the kind and size that a boot decides.
+/// Whether a function's change is of a kind and size that differs between boots.
 fn by_luck(name: &str, change: &Change) -> bool {
     BY_LUCK.contains(&base_name(name)) && change.delta().value().abs() <= LUCK_INSNS
 }
@@ -489,9 +489,8 @@ fn add(sum: &mut (u64, u64), more: (u64, u64)) {
     sum.1 = sum.1.saturating_add(more.1);
 }
 
-/// What a change is, given the blocks of both sides. Less than an instruction in
-/// every packet is not the path that changed, but something that happens now and
-/// then.
+/// The verdict on a change, given the blocks of both sides. Less than an instruction
+/// per packet is not a change of the path, but of something that happens now and then.
 fn verdict(change: &Change, (before, after): (Option<Spread>, Option<Spread>)) -> Verdict {
     let delta = change.delta();
     let (Some(before), Some(after)) = (before, after) else {

@@ -1,4 +1,4 @@
-//! Counts of events: per run, packet or second in each block, by which they are judged.
+//! Counts of events, judged by blocks: per run, packet or second.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,10 @@ use netplumb_model::recording::Recording;
 use netplumb_stats::judge::{Pair, judge};
 
 use super::arms::{ArmPair, Pairs};
-use super::row::{Judged, Row};
+use super::row::{DiffRow, Judged};
 use super::{ClassDiff, Sides, labels};
-use crate::events::{Counted, counts};
+use crate::events::counted::EventCount;
+use crate::events::rows::counts;
 use crate::number::printable;
 
 /// An event before and after, still to be judged.
@@ -32,13 +33,13 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
     let (mut classes, mut pending) = (Vec::new(), Vec::new());
     for (arms, label) in paired.pairs.iter().zip(labels) {
         for is_time in [false, true] {
-            let of = |all: &'_ [Counted<'_>], arm: usize| -> Vec<usize> {
-                let is = |c: &Counted<'_>| c.arm == arm && !c.is_part() && c.is_time == is_time;
+            let of = |all: &'_ [EventCount<'_>], arm: usize| -> Vec<usize> {
+                let is = |c: &EventCount<'_>| c.arm == arm && !c.is_part() && c.is_time == is_time;
                 (0..all.len()).filter(|n| is(&all[*n])).collect()
             };
-            let was: Vec<&Counted<'_>> =
+            let was: Vec<&EventCount<'_>> =
                 of(&before, arms.before).into_iter().map(|n| &before[n]).collect();
-            let is: Vec<&Counted<'_>> =
+            let is: Vec<&EventCount<'_>> =
                 of(&after, arms.after).into_iter().map(|n| &after[n]).collect();
             let (Some(first), false) = (is.first(), was.is_empty()) else {
                 continue;
@@ -49,7 +50,7 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
                 (false, label) => label.into(),
             };
             let mut class = class(sides, *arms, label, is_time, first.per_all.word());
-            let names = |all: &[&Counted<'_>]| -> BTreeSet<String> {
+            let names = |all: &[&EventCount<'_>]| -> BTreeSet<String> {
                 all.iter().map(|c| c.name.to_string()).collect()
             };
             let (known, new) = (names(&was), names(&is));
@@ -76,22 +77,22 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
     }
     let pairs: Vec<Pair> = pending.iter().map(|p| p.pair.clone()).collect();
     for (one, judged) in pending.iter().zip(judge(&pairs)) {
-        let row = Row::new(one.name, one.focus, Judged::Statistically(judged));
+        let row = DiffRow::new(one.name, one.focus, Judged::Statistically(judged));
         classes[one.class].functions.push(row);
     }
     classes.retain(|class| !class.functions.is_empty());
     classes
 }
 
-/// That events were counted part of the time on a side, if any were.
+/// A note if events were counted only part of the time on a side.
 pub(super) fn shared(sides: Sides<'_>) -> Option<String> {
     let all = counts(sides.before).into_iter().chain(counts(sides.after));
     let names: BTreeSet<String> =
-        all.filter(Counted::is_shared).map(|c| printable(c.name, 80)).collect();
+        all.filter(EventCount::is_shared).map(|c| printable(c.name, 80)).collect();
     let names: Vec<String> = names.into_iter().collect();
     (!names.is_empty()).then(|| {
         format!(
-            "counted part of the time, for want of counters, and not scaled: {}; count fewer at once to \
+            "counted part of the time, for lack of counters, and not scaled: {}; count fewer at once to \
              compare them",
             names.join(", ")
         )

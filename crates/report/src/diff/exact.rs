@@ -1,12 +1,12 @@
-//! Exact arithmetic on costs per packet, and what a difference between two sides
-//! has to be to count as one.
+//! Exact arithmetic on costs per packet, and when a difference between two sides
+//! counts as one.
 
 use std::cmp::Ordering;
 
 /// A sum over packets: instructions, or calls, and how many packets share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerPacket {
-    /// The sum.
+    /// Over all packets: instructions, or calls.
     pub sum: u64,
     /// Packets; not 0.
     pub packets: u64,
@@ -77,29 +77,29 @@ impl Delta {
         self.plus(&Delta { numerator: other.numerator.saturating_neg(), ..*other })
     }
 
-    /// None at all, of a class with these packets.
+    /// No change, in a class with these packets.
     pub fn none(&self) -> Delta {
         Delta { numerator: 0, denominator: self.denominator }
     }
 }
 
-/// What the blocks of one side say of one quantity.
+/// One quantity over the blocks of one side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spread {
     /// The least of the blocks that count.
     pub low: PerPacket,
     /// The most of them.
     pub high: PerPacket,
-    /// Blocks that stand apart: at most one in four, where all others agree to
-    /// the instruction. What happened in them happened once.
+    /// Outlier blocks: at most one in four, where all others agree to the instruction.
+    /// Whatever happened in them happened once.
     pub odd: Vec<usize>,
     /// Every block's.
     pub blocks: Vec<PerPacket>,
 }
 
 impl Spread {
-    /// Of some blocks; none if there is none.
-    pub fn of(blocks: Vec<PerPacket>) -> Option<Spread> {
+    /// From some blocks; none without any.
+    pub fn from_blocks(blocks: Vec<PerPacket>) -> Option<Spread> {
         let equal = |a: &PerPacket, b: &PerPacket| a.order(b) == Ordering::Equal;
         let allowed = blocks.len() / 4;
         for usual in &blocks {
@@ -130,8 +130,8 @@ impl Spread {
         self.low.order(&self.high) == Ordering::Equal
     }
 
-    /// Whether another side's blocks lie apart from these: their ranges have
-    /// nothing in common, and no odd block of one has the count of the other.
+    /// Whether another side's blocks are apart from these: their ranges do not overlap,
+    /// and no odd block of one has a count of the other.
     pub fn apart(&self, other: &Spread) -> bool {
         let disjoint = self.high.order(&other.low) == Ordering::Less
             || other.high.order(&self.low) == Ordering::Less;
@@ -142,8 +142,8 @@ impl Spread {
         disjoint && !seen(self, other) && !seen(other, self)
     }
 
-    /// The smallest change that these two would have shown for certain: by less,
-    /// their ranges would still have something in common.
+    /// The smallest change that these two would have shown for certain: with less,
+    /// their ranges would still overlap.
     pub fn blind(&self, other: &Spread) -> f64 {
         let up = self.high.value() - other.low.value();
         let down = other.high.value() - self.low.value();

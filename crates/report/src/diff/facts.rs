@@ -1,5 +1,5 @@
-//! What must be known before two sides are compared: the differences of instrument, kernel and
-//! machine, of what was sent, and what is missing from either.
+//! What must be known before two sides are compared: the differences of instrument, kernel,
+//! machine and workload, and what is missing from either.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,19 @@ use crate::times::instrument;
 /// One fact of two values.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
-    /// What.
+    /// The fact that differs: "kernel", "CPU".
     pub what: String,
-    /// What it was.
+    /// Its value before.
     pub before: String,
-    /// What it is.
+    /// Its value after.
     pub after: String,
-    /// What that does to the figures, where they are not comparable number by
-    /// number because of it; empty where it may be just what is compared.
+    /// Its effect on the figures, where it makes them not comparable number by number;
+    /// empty where it may be the very thing that is compared.
     pub means: String,
 }
 
 impl Difference {
-    /// Whether it is of the unit of what is counted.
+    /// Whether it is a difference of the unit.
     pub(crate) fn is_of_unit(&self) -> bool {
         self.what == UNIT
     }
@@ -49,7 +49,7 @@ impl std::fmt::Display for Difference {
 
 const ARCHITECTURE: &str = "architecture";
 const UNIT: &str = "unit";
-/// What it means that two guests are of different architectures.
+/// The meaning of a difference in architecture.
 pub(crate) const OTHER_CODE: &str =
     "the same source is other code: registers, inlining and configuration differ";
 
@@ -57,7 +57,7 @@ pub(crate) const OTHER_CODE: &str =
 struct Fact {
     key: &'static str,
     what: &'static str,
-    /// What it means if it differs; may be empty.
+    /// The meaning of a difference; may be empty.
     means: &'static str,
     /// The knob that sets it, if there is one.
     knob: Option<&'static str>,
@@ -72,7 +72,7 @@ impl Fact {
         Fact { knob: Some(knob), ..self }
     }
 
-    fn of<'r>(&self, one: OneArm<'r>) -> &'r str {
+    fn level<'r>(&self, one: OneArm<'r>) -> &'r str {
         let known = match self.key {
             env::ARCH => one.arch(),
             key => one.fact(key),
@@ -80,9 +80,9 @@ impl Fact {
         known.unwrap_or("unknown")
     }
 
-    /// In what the arms of a pair differ.
+    /// The difference between the arms of a pair.
     fn between(&self, both: [OneArm<'_>; 2]) -> Option<Difference> {
-        let [was, is] = both.map(|one| self.of(one));
+        let [was, is] = both.map(|one| self.level(one));
         if was != is {
             return Some(Difference {
                 what: self.what.into(),
@@ -100,9 +100,9 @@ impl Fact {
         })
     }
 
-    /// Whether that says what the knob does.
+    /// Whether the fact already shows the knob's level.
     fn says_level(&self, both: [OneArm<'_>; 2]) -> bool {
-        let [was, is] = both.map(|one| self.of(one));
+        let [was, is] = both.map(|one| self.level(one));
         was != is
     }
 }
@@ -146,7 +146,7 @@ const MACHINE: [Fact; 12] = [
 /// The knob of the kernel.
 const KERNEL: &str = "kernel";
 
-/// Programs of this machine's that a guest runs before it is measured.
+/// This machine's programs that a guest runs before it is measured.
 const PROGRAMS: [(&str, &str); 4] = [
     (env::NFT_FILES, "nft and its libraries"),
     (env::TC_FILES, "tc and its libraries"),
@@ -160,21 +160,21 @@ const PROGRAM_MEANS: &str = "another program draws other random numbers: lookups
 fn programs(both: [OneArm<'_>; 2]) -> impl Iterator<Item = Difference> {
     PROGRAMS.iter().filter_map(move |(key, what)| {
         let [was, is] = both.map(|one| one.fact(key));
-        let told = |hash: Option<&str>| hash.unwrap_or("unknown").to_string();
+        let text = |hash: Option<&str>| hash.unwrap_or("unknown").to_string();
         // An arm without the knob has none.
         let [before, after] = both.map(|one| &one.arm().knobs);
         (was != is && before == after).then(|| Difference {
             what: (*what).into(),
-            before: told(was),
-            after: told(is),
+            before: text(was),
+            after: text(is),
             means: PROGRAM_MEANS.into(),
         })
     })
 }
 
-/// The level of a knob in which the arms compared differ among themselves is
-/// told by the arms, not by the recording's environment.
-fn told_by_arms(recording: &Recording, knob: &str) -> bool {
+/// Whether the compared arms set a knob to different levels: then its level is each
+/// arm's, not the recording's environment.
+fn names_every_arm(recording: &Recording, knob: &str) -> bool {
     let mut levels = recording.arms.iter().map(|a| a.knobs.get(knob));
     let first = levels.next();
     levels.any(|level| Some(level) != first)
@@ -203,7 +203,7 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
         add("probes", &by, "their overhead differs; it is subtracted, as far as it is known");
     }
     if lab(sides.before) != lab(sides.after) {
-        // What only guests have is part of the difference between labs.
+        // Facts that only guests have are part of the difference between labs.
         let known = |side: &str| !side.is_empty() && side != "unknown";
         let of_a_guest = |d: &Difference| {
             OF_A_GUEST.contains(&d.what.as_str()) || d.what.ends_with("another build")
@@ -213,11 +213,11 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     all
 }
 
-/// The builds of this program in the guests of two hosts, if they are known and differ. What is counted in a guest alone is
-/// the same with each (docs/limits.md).
+/// The builds of this program in the guests of two hosts, if they are known and differ. Counts in a single guest
+/// are the same with each (docs/limits.md).
 pub(crate) fn builds(sides: Sides<'_>, pairs: &[ArmPair]) -> Option<Difference> {
     pairs.iter().find_map(|pair| {
-        let both = sides.of(*pair);
+        let both = sides.arms_of(*pair);
         let [before, after] = both.map(|one| one.fact(env::PROGRAM));
         let (before, after) = (before?.to_string(), after?.to_string());
         (before != after && both[0].arch() == both[1].arch()).then(|| Difference {
@@ -230,7 +230,7 @@ pub(crate) fn builds(sides: Sides<'_>, pairs: &[ArmPair]) -> Option<Difference> 
     })
 }
 
-/// The options of the configuration in which the kernels of a pair differ.
+/// The configuration options in which the kernels of a pair differ.
 fn options(both: [OneArm<'_>; 2]) -> Vec<Difference> {
     let keys: BTreeSet<&str> = both.iter().flat_map(|one| options_of(*one)).collect();
     let each = keys.into_iter().map(|key| {
@@ -240,7 +240,7 @@ fn options(both: [OneArm<'_>; 2]) -> Vec<Difference> {
     each.filter(|d| d.before != d.after).collect()
 }
 
-/// The options that are noted of an arm's kernel, by their keys.
+/// The options noted for an arm's kernel, by their keys.
 fn options_of(one: OneArm<'_>) -> impl Iterator<Item = &str> {
     let notes = one.recording.notes.get(&(one.number as u32));
     let noted = notes.into_iter().flat_map(|notes| notes.facts.keys());
@@ -248,7 +248,7 @@ fn options_of(one: OneArm<'_>) -> impl Iterator<Item = &str> {
     all.map(String::as_str).filter(|key| key.starts_with(env::CONFIG))
 }
 
-/// An option as the kernel has it: `CONFIG_HZ`.
+/// The option's name in the kernel: `CONFIG_HZ`.
 pub(crate) fn option(key: &str) -> String {
     format!("CONFIG_{}", key.strip_prefix(env::CONFIG).unwrap_or(key))
 }
@@ -265,8 +265,8 @@ fn each_once(all: impl IntoIterator<Item = Difference>) -> Vec<Difference> {
 }
 
 fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
-    let both = || pairs.iter().map(move |pair| sides.of(*pair));
-    let none = pairs.is_empty().then(|| sides.of(NO_ARMS));
+    let both = || pairs.iter().map(move |pair| sides.arms_of(*pair));
+    let none = pairs.is_empty().then(|| sides.arms_of(NO_ARMS));
     let machines: Vec<[OneArm<'_>; 2]> = both().chain(none).collect();
     let facts =
         MACHINE.iter().flat_map(|fact| machines.iter().filter_map(move |both| fact.between(*both)));
@@ -278,16 +278,16 @@ fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> 
     each_once(facts.chain(options).chain(arms))
 }
 
-/// The levels in which a pair differs, but for those that its machines' facts tell.
+/// The levels in which a pair differs, except those that its machines' facts show.
 fn levels<'s>(sides: Sides<'s>, both: [OneArm<'s>; 2]) -> impl Iterator<Item = Difference> {
-    let told = move |what: &str| {
-        let by_arms = || told_by_arms(sides.before, what) || told_by_arms(sides.after, what);
+    let is_fact = move |what: &str| {
+        let by_arms = || names_every_arm(sides.before, what) || names_every_arm(sides.after, what);
         let fact = MACHINE.iter().find(|fact| fact.knob == Some(what));
-        // A kernel's nickname may be another for the same one, and the other way round.
+        // One kernel may have two nicknames, and one nickname may name two kernels.
         fact.is_some_and(|fact| fact.says_level(both) || !by_arms())
     };
     let differing = differing(both[0], both[1]).into_iter();
-    differing.filter(move |(what, ..)| !told(what)).map(|(what, before, after)| Difference {
+    differing.filter(move |(what, ..)| !is_fact(what)).map(|(what, before, after)| Difference {
         means: match what.as_str() {
             "protocol" => "two protocols: not the same path".into(),
             _ => String::new(),
@@ -300,8 +300,8 @@ fn levels<'s>(sides: Sides<'s>, both: [OneArm<'s>; 2]) -> impl Iterator<Item = D
 
 /// Whether the arms of a pair ran the same kernel, so far as is known.
 pub(super) fn same_kernel(sides: Sides<'_>, pair: ArmPair) -> bool {
-    let both = sides.of(pair);
-    let by_arms = [sides.before, sides.after].map(|r| told_by_arms(r, KERNEL));
+    let both = sides.arms_of(pair);
+    let by_arms = [sides.before, sides.after].map(|r| names_every_arm(r, KERNEL));
     let [was, is] = both.map(|one| (hash(one), one.fact(env::KERNEL)));
     let [before, after] = both.map(|one| one.level(KERNEL));
     was == is && (by_arms == [false; 2] || before == after)
@@ -309,7 +309,7 @@ pub(super) fn same_kernel(sides: Sides<'_>, pair: ArmPair) -> bool {
 
 /// Whether both were measured on one architecture.
 pub(super) fn same_arch(sides: Sides<'_>, pair: ArmPair) -> bool {
-    let [was, is] = sides.of(pair).map(|one| one.arch());
+    let [was, is] = sides.arms_of(pair).map(|one| one.arch());
     was == is
 }
 
@@ -338,7 +338,7 @@ pub(crate) fn drifts(sides: Sides<'_>) -> bool {
     !guest(sides.before) || !guest(sides.after)
 }
 
-/// That the sides did not take turns, if they didn't.
+/// A note if the sides did not take turns.
 pub(super) fn not_interleaved(diff: &Diff<'_>) -> Option<String> {
     let class = diff.classes.iter().find(|c| c.apart)?;
     let which = match std::ptr::eq(diff.sides.before, diff.sides.after) {
@@ -385,7 +385,7 @@ pub(super) fn warnings(judge: Judge, sides: Sides<'_>, pairs: &[ArmPair]) -> Vec
             ));
         }
         let open = recording.blocks.iter().filter(|b| !b.ledger.closes());
-        // Of rates no such block counts.
+        // Rates do not count such blocks.
         let open = open.filter(|_| shape(recording) != Shape::Rates).count();
         if open > 0 {
             warnings.push(format!(

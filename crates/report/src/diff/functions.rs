@@ -1,11 +1,11 @@
 //! Which function of one side is which of the other, by name.
 //!
-//! First those of the same name and module; but where a kernel has several
-//! implementations of one function (`memset`, `memset_orig`) and two kernels ran other
-//! ones of them, all of them are that function. Of the rest, those whose names differ
-//! only in what the compiler appended (`.isra.0`, `.constprop.0`, `.llvm.123`, a
-//! number) or a macro (`_noprof`), then those that only moved between a module and the
-//! kernel itself. Renamed ones need the call tree: see `renames.rs`.
+//! First, functions of the same name and module; but where a kernel has several
+//! implementations of one function (`memset`, `memset_orig`) and the two kernels ran
+//! different ones, all of them are that function. Then, names that differ only in what
+//! the compiler appended (`.isra.0`, `.constprop.0`, `.llvm.123`, a number) or a macro
+//! (`_noprof`); then, functions that only moved between a module and the kernel itself.
+//! Renamed ones need the call tree: see `renames.rs`.
 //!
 //! Each pair of arms is matched by itself, whatever else is compared: the same question
 //! has one answer, however it is asked.
@@ -29,29 +29,29 @@ pub struct Joint {
     pub module: Option<String>,
     /// Its layer, likewise, or [`NO_LAYER`].
     pub layer: String,
-    /// What it is before: several where that side ran several implementations of it.
+    /// The functions before: several where that side ran several implementations of it.
     pub before: Vec<FunctionId>,
     /// And after.
     pub after: Vec<FunctionId>,
     /// Its symbol before, if that was another.
     pub was: Option<String>,
-    /// Why two of different names are held to be one.
+    /// Why two functions of different names are treated as one.
     pub why: Option<String>,
 }
 
 /// All functions of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Functions {
-    /// Those of each pair of arms.
+    /// The joint functions of each pair of arms.
     pub joints: Vec<Joint>,
-    /// Of the pair that was matched last: where its functions before are.
+    /// For the pair that was matched last: the joint of each function before.
     pub(super) before: BTreeMap<FunctionId, JointId>,
     /// And after.
     pub(super) after: BTreeMap<FunctionId, JointId>,
 }
 
 impl Functions {
-    /// Match the functions of a pair's sides that any cost names.
+    /// Match the functions of a pair's sides that have any cost.
     pub(super) fn add_pair(
         &mut self,
         before: (&Recording, &BTreeSet<FunctionId>),
@@ -82,9 +82,9 @@ impl Functions {
                 }
             }
             for (mut befores, mut afters) in groups.into_values() {
-                // Several of one key stand in the order of their addresses on
-                // either side. Where there are more on one, which is left over
-                // can't be told by name.
+                // Several functions of one key are in the order of their addresses
+                // on either side. If one side has more, the name does not identify
+                // the one left over.
                 if befores.len() != afters.len() {
                     continue;
                 }
@@ -127,7 +127,7 @@ impl Functions {
         }
     }
 
-    /// Join the implementations of one function, where the sides ran other ones of them.
+    /// Join the implementations of one function, where the sides ran different ones.
     fn implementations(
         &mut self,
         before: (&Recording, &mut Vec<FunctionId>),
@@ -177,7 +177,7 @@ impl Functions {
                 after: is.iter().map(|(_, id)| *id).collect(),
                 was: Some(was_names.join(" and ")),
                 why: Some(format!(
-                    "implementations of {family}, of which the CPU's features choose; after, {}",
+                    "implementations of {family}, between which the CPU's features choose; after, {}",
                     is_names.join(" and ")
                 )),
             });
@@ -229,7 +229,7 @@ impl Functions {
         self.after.extend(after.map(|f| (f, id)));
     }
 
-    /// Hold one that is gone and one that is new to be the same.
+    /// Treat one that is gone and one that is new as the same.
     pub(super) fn join(&mut self, gone: JointId, new: JointId, why: String) {
         let was = self.joints[gone as usize].clone();
         let joint = &mut self.joints[new as usize];
@@ -239,13 +239,13 @@ impl Functions {
             self.before.insert(*function, new);
         }
         joint.before = was.before;
-        // It stays where it is, for ids to stay, and is on neither side.
+        // It stays in the list, to keep ids stable, and is on neither side.
         self.joints[gone as usize].before = Vec::new();
     }
 }
 
 impl Joint {
-    /// Whether it was there and is no more.
+    /// Whether only the side before has it.
     pub fn is_gone(&self) -> bool {
         !self.before.is_empty() && self.after.is_empty()
     }
@@ -259,7 +259,7 @@ impl Joint {
         }
     }
 
-    /// Whether it was not there and is now.
+    /// Whether only the side after has it.
     pub fn is_new(&self) -> bool {
         self.before.is_empty() && !self.after.is_empty()
     }

@@ -15,7 +15,7 @@ use super::sentence::sentence;
 use super::table::object;
 use super::terminal::is_bench;
 use super::trust::trust;
-use super::{ClassDiff, Counted, Diff, Judge, Judged, Seeds, Split, table};
+use super::{ClassDiff, Diff, ExactVerdict, Judge, Judged, Seeds, Split, table};
 use crate::analysis::quantity;
 use crate::footer::Note;
 use crate::json::QuantityOut;
@@ -26,7 +26,7 @@ use crate::table::Value;
 pub const SCHEMA: u32 = 2;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct DiffJson<'a> {
     schema: u32,
     document: &'static str,
     quantity: QuantityOut,
@@ -41,7 +41,7 @@ struct Document<'a> {
     trust: Vec<Note>,
 }
 
-/// Of figures that vary.
+/// The document for figures that vary.
 #[derive(Serialize)]
 struct Samples<'a> {
     schema: u32,
@@ -79,7 +79,7 @@ struct SampleOut<'a> {
     timed_on_one_side: &'a [String],
 }
 
-/// Of benches.
+/// The document for benches.
 #[derive(Serialize)]
 struct Rates<'a> {
     schema: u32,
@@ -108,7 +108,7 @@ struct ClassOut<'a> {
     could_not_act: &'a [Idle],
     verdict: &'static str,
     verdict_detail: &'static str,
-    packets: Both<u64>,
+    packets: BeforeAfter<u64>,
     total: Value,
     certain_change_per_packet: f64,
     /// What `per_packet` means: "packet", "packet sent", "run", "KiB".
@@ -118,7 +118,7 @@ struct ClassOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<CodeOut>,
     smallest_change_seen_per_packet: Option<f64>,
-    blocks: Both<BlocksOut>,
+    blocks: BeforeAfter<BlocksOut>,
     contexts: Vec<Value>,
     layers: Vec<Value>,
     functions: Vec<Value>,
@@ -166,7 +166,7 @@ impl From<&Split> for CodeOut {
 }
 
 #[derive(Serialize)]
-struct Both<T> {
+struct BeforeAfter<T> {
     before: T,
     after: T,
 }
@@ -218,7 +218,7 @@ pub fn render(diff: &Diff<'_>) -> String {
 }
 
 fn pretty(document: &impl Serialize) -> String {
-    // Strings, numbers and lists: nothing in it that JSON could not hold.
+    // Strings, numbers and lists: nothing that could fail to serialize.
     json_text(serde_json::to_string_pretty(document).unwrap_or_default() + "\n")
 }
 
@@ -230,7 +230,7 @@ fn exact(diff: &Diff<'_>) -> String {
         complete: recording.complete,
         environment,
     };
-    pretty(&Document {
+    pretty(&DiffJson {
         schema: SCHEMA,
         document: "diff",
         quantity: (&quantity(diff.sides.after)).into(),
@@ -265,8 +265,8 @@ fn sample_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> SampleOut<'a> {
 }
 
 /// Layers and contexts; the latter with their verdicts.
-fn parts(rows: &[super::Row], verdicts: bool) -> Vec<Value> {
-    let out = |row: &super::Row| match &row.judged {
+fn parts(rows: &[super::DiffRow], verdicts: bool) -> Vec<Value> {
+    let out = |row: &super::DiffRow| match &row.judged {
         Judged::Exactly(change, verdict) => {
             let name = ("name", Value::Text(row.name.clone()));
             let mut part = vec![name, ("self", object(Some(*change)))];
@@ -285,7 +285,7 @@ fn classes_out<'a>(diff: &'a Diff<'_>, classes: &'a [ClassDiff]) -> Vec<ClassOut
     all.filter_map(|c| Some(class_out(diff, c, c.counted.as_ref()?))).collect()
 }
 
-/// What a class is called for programs: "udp tx", or "udp" of all together.
+/// The name of a class for programs: "udp tx", or "udp" for all together.
 fn class_name(all: usize, class: Class) -> String {
     match all {
         0 => class.to_string(),
@@ -293,7 +293,11 @@ fn class_name(all: usize, class: Class) -> String {
     }
 }
 
-fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted) -> ClassOut<'a> {
+fn class_out<'a>(
+    diff: &'a Diff<'_>,
+    class: &'a ClassDiff,
+    counted: &'a ExactVerdict,
+) -> ClassOut<'a> {
     let name = |id: u32| Value::Text(diff.functions.joints[id as usize].name.clone());
     ClassOut {
         class: class_name(class.of_classes, class.after),
@@ -304,14 +308,20 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
         could_not_act: &class.idle,
         verdict: counted.verdict.as_str(),
         verdict_detail: counted.verdict.key(),
-        packets: Both { before: counted.total.before.packets, after: counted.total.after.packets },
+        packets: BeforeAfter {
+            before: counted.total.before.packets,
+            after: counted.total.after.packets,
+        },
         total: object(Some(counted.total)),
         certain_change_per_packet: counted.certain.value(),
         per: class.per,
         seeds: counted.seeds.as_ref().map(SeedsOut::from),
         code: counted.code.as_ref().map(CodeOut::from),
         smallest_change_seen_per_packet: counted.blind(),
-        blocks: Both { before: (&counted.blocks[0]).into(), after: (&counted.blocks[1]).into() },
+        blocks: BeforeAfter {
+            before: (&counted.blocks[0]).into(),
+            after: (&counted.blocks[1]).into(),
+        },
         contexts: parts(&class.contexts, true),
         layers: parts(&class.layers, false),
         functions: table::json(diff, class, &class.functions),

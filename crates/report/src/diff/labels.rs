@@ -1,5 +1,5 @@
-//! What each of several comparisons is about: the levels that its arms differ in, and
-//! those that they share and other pairs have otherwise. No two of a list are equal.
+//! Labels of several comparisons: the levels in which a pair's arms differ, and the
+//! shared levels that other pairs have otherwise. No two of a list are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::number::printable;
 /// Names and levels in a label are cut to this.
 const LEVEL_LIMIT: usize = 40;
 const NAME_LIMIT: usize = 60;
-/// What is longer says less than the arms' names.
+/// A longer label is less clear than the arms' names.
 const LABEL_LIMIT: usize = 160;
 
 /// A label for each pair.
 pub fn labels(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
-    let all: Vec<Both<'_>> = pairs.iter().map(|pair| sides.of(*pair)).collect();
+    let all: Vec<PairArms<'_>> = pairs.iter().map(|pair| sides.arms_of(*pair)).collect();
     let varying = varying(&all);
     let mut labels: Vec<String> =
         all.iter().map(|pair| by_levels(*pair, &varying[&protocols(*pair)])).collect();
@@ -27,7 +27,7 @@ pub fn labels(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
         };
         labels.iter().enumerate().any(same)
     };
-    // Arms of one kind have their names; and names, that they come one after the other.
+    // Arms of one kind are labelled by their names, and equal names by their order.
     let more: [&dyn Fn(usize) -> String; 2] =
         [&|n| names(all[n]), &|n| format!("{}, pair {}", names(all[n]), n + 1)];
     for other in more {
@@ -39,8 +39,8 @@ pub fn labels(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
     labels
 }
 
-/// The same, but nothing for a pair that is alone in its protocol: the class tells
-/// which it is.
+/// The same, but empty for a pair that is alone in its protocol: the class identifies
+/// it.
 pub fn where_needed(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
     let protocol = |p: &ArmPair| sides.before.arms[p.before].proto;
     let shared = pairs.iter().enumerate().any(|(n, p)| {
@@ -54,13 +54,13 @@ pub fn where_needed(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
 }
 
 /// The arms of a pair.
-type Both<'r> = [OneArm<'r>; 2];
+type PairArms<'r> = [OneArm<'r>; 2];
 
-fn protocols([before, after]: Both<'_>) -> (Proto, Proto) {
+fn protocols([before, after]: PairArms<'_>) -> (Proto, Proto) {
     (before.arm().proto, after.arm().proto)
 }
 
-fn names(both: Both<'_>) -> String {
+fn names(both: PairArms<'_>) -> String {
     let [before, after] = both.map(|one| &one.arm().name);
     let [was, is] = [before, after].map(|name| printable(name, NAME_LIMIT));
     match before == after {
@@ -69,12 +69,12 @@ fn names(both: Both<'_>) -> String {
     }
 }
 
-/// What is not the same in all pairs, by their protocols.
-fn varying(pairs: &[Both<'_>]) -> BTreeMap<(Proto, Proto), BTreeSet<Key>> {
+/// The keys that are not the same in all pairs, by their protocols.
+fn varying(pairs: &[PairArms<'_>]) -> BTreeMap<(Proto, Proto), BTreeSet<Key>> {
     let mut of: BTreeMap<(Proto, Proto), Vec<Levels>> = BTreeMap::new();
     for pair in pairs {
         let levels = of.entry(protocols(*pair)).or_default();
-        levels.extend(pair.map(Levels::of));
+        levels.extend(pair.map(Levels::from_arm));
     }
     let differs = |all: &[Levels], key: &Key| all.iter().any(|l| l.get(key) != all[0].get(key));
     of.into_iter()
@@ -87,33 +87,33 @@ fn varying(pairs: &[Both<'_>]) -> BTreeMap<(Proto, Proto), BTreeSet<Key>> {
         .collect()
 }
 
-/// "link lo → veth; 1024 bytes": what differs, and what the pair shares that is not the
-/// same in all pairs of its protocols. Of arms of one kind, their names.
-fn by_levels(pair: Both<'_>, varying: &BTreeSet<Key>) -> String {
+/// "link lo → veth; 1024 bytes": the differences, and shared levels that are not the
+/// same in all pairs of its protocols. For arms of one kind, their names.
+fn by_levels(pair: PairArms<'_>, varying: &BTreeSet<Key>) -> String {
     let differences = differing(pair[0], pair[1]);
     if differences.is_empty() {
         return names(pair);
     }
-    let told: Vec<String> = differences
+    let texts: Vec<String> = differences
         .iter()
         .map(|(what, was, is)| {
             let [what, was, is] = [what, was, is].map(|t| printable(t, LEVEL_LIMIT));
             format!("{what} {was} → {is}")
         })
         .collect();
-    let own = Levels::of(pair[0]);
+    let own = Levels::from_arm(pair[0]);
     let mut shared = Vec::new();
     for key in varying {
         let level = own.get(key);
         let said = differences.iter().any(|(what, ..)| *what == key.1);
-        // A pair without a level needs no label: those with one have it. An architecture that no arm sets is
+        // A pair without a level needs no label: pairs with one have it. An architecture that no arm sets is
         // the kernel's, and needs none either.
-        let is_told = key.1 != ARCH || pair[0].level(ARCH).is_some();
-        if !said && level.is_set() && is_told {
+        let is_shown = key.1 != ARCH || pair[0].level(ARCH).is_some();
+        if !said && level.is_set() && is_shown {
             shared.push(in_words(&key.1, &level.called));
         }
     }
-    let mut label = told.join(", ");
+    let mut label = texts.join(", ");
     if !shared.is_empty() {
         label = format!("{label}; {}", shared.join(", "));
     }

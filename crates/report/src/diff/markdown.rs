@@ -4,7 +4,7 @@
 use super::sentence::{Style, figure, html, sentence_in, subject, words};
 use super::terminal::{is_bench, left_out, notes, two_clocks};
 use super::trust::trust;
-use super::{ClassDiff, Diff, Row, mixed, table};
+use super::{ClassDiff, Diff, DiffRow, mixed, table};
 use crate::footer;
 use crate::text::{code, prose};
 
@@ -13,7 +13,7 @@ const FEW: usize = 5;
 /// Letters of a sentence.
 const TEXT: usize = 600;
 
-/// All of it; of functions, `top` for each class, 0 for all.
+/// The whole comparison, with `top` functions for each class, 0 for all.
 pub fn render(diff: &Diff<'_>, top: usize) -> String {
     let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| prose(n, 200));
     let what: String = match diff.classes.first() {
@@ -82,7 +82,7 @@ fn few(diff: &Diff<'_>, out: &mut String) {
         let rows = ClassDiff::changed(c).into_iter();
         rows.filter(|r| !r.has_same_code()).map(move |r| (c, r))
     };
-    let mut all: Vec<(&ClassDiff, &Row)> = diff.classes.iter().flat_map(changed).collect();
+    let mut all: Vec<(&ClassDiff, &DiffRow)> = diff.classes.iter().flat_map(changed).collect();
     if all.is_empty() {
         return;
     }
@@ -94,13 +94,13 @@ fn few(diff: &Diff<'_>, out: &mut String) {
 }
 
 fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize, out: &mut String) {
-    // Not Markdown in here, but HTML.
+    // Inside this element, HTML, not Markdown.
     let heading = html(&subject(class));
     let figures = match &class.counted {
         Some(counted) => {
             format!(": {} to {}", figure(counted.total.before), figure(counted.total.after))
         }
-        None => format!(", {}", html(&class.of())),
+        None => format!(", {}", html(&class.per_what())),
     };
     out.push_str(&format!("<details><summary>{heading}{figures}</summary>\n\n"));
     if !class.stages.is_empty() {

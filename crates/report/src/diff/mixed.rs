@@ -21,30 +21,30 @@ pub struct ClassBoth {
     /// What times are shared by: "packet", "run" or "second".
     pub per: &'static str,
     /// The functions, the most own time first.
-    pub functions: Vec<Both>,
+    pub functions: Vec<TwoClocks>,
 }
 
 /// A function on two clocks, per packet.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Both {
-    /// Its name.
+pub struct TwoClocks {
+    /// The function's symbol, as both sides have it.
     pub name: String,
     /// Times it was called, as the exact side counted.
     pub calls: f64,
     /// Instructions of its own.
     pub self_insns: f64,
-    /// With those of all that it called.
+    /// Its own instructions and its callees'.
     pub inclusive_insns: f64,
     /// Times it was called, as the other side timed.
     pub timed_calls: f64,
-    /// Its own time, that of functions that were not timed included.
+    /// Its own time, including functions that were not timed.
     pub self_ns: f64,
-    /// With those below it.
+    /// Time of its own and of functions below it.
     pub total_ns: f64,
 }
 
 /// The functions that an exact recording and one of function times both saw. Empty
-/// for any other two clocks: they have nothing in common.
+/// for any other two clocks: they share no functions.
 pub(super) fn both(
     sides: Sides<'_>,
     pairs: &[ArmPair],
@@ -78,13 +78,13 @@ pub(super) fn both(
             let by_name: BTreeMap<&str, _> =
                 count.functions.iter().map(|f| (count.name(f.function), f)).collect();
             let each = |sum: u64| sum as f64 / count.packets.max(1) as f64;
-            let functions: Vec<Both> = time
+            let functions: Vec<TwoClocks> = time
                 .functions
                 .iter()
                 .filter_map(|f| {
                     let name = time.name(f.function);
                     let counted = by_name.get(name)?;
-                    Some(Both {
+                    Some(TwoClocks {
                         name: printable(name, 80),
                         calls: each(counted.calls),
                         self_insns: each(counted.self_insns),
@@ -104,21 +104,21 @@ pub(super) fn both(
 }
 
 /// A class and a function that two instruments saw.
-type Seen<'a> = (&'a ClassBoth, &'a Both);
+type SeenFunction<'a> = (&'a ClassBoth, &'a TwoClocks);
 
 /// The figures of both.
-fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
+fn of_both<'a>() -> Vec<Column<'a, SeenFunction<'a>>> {
     let figure =
-        |title: &'static str, key: &'static str, hint: &'static str, of: fn(&Both) -> f64| {
-            Column::figure(title, move |(_, f): &Seen<'a>| Value::Number(of(f)))
+        |title: &'static str, key: &'static str, hint: &'static str, of: fn(&TwoClocks) -> f64| {
+            Column::figure(title, move |(_, f): &SeenFunction<'a>| Value::Number(of(f)))
                 .hint(hint)
                 .csv(key)
                 .digits(3)
                 .page(key)
         };
     let time =
-        |title: &'static str, key: &'static str, hint: &'static str, of: fn(&Both) -> f64| {
-            Column::figure(title, move |(_, f): &Seen<'a>| Value::Ns(of(f)))
+        |title: &'static str, key: &'static str, hint: &'static str, of: fn(&TwoClocks) -> f64| {
+            Column::figure(title, move |(_, f): &SeenFunction<'a>| Value::Ns(of(f)))
                 .hint(hint)
                 .unit("ns")
                 .csv(key)
@@ -126,13 +126,14 @@ fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
                 .page(key)
         };
     vec![
-        Column::machine(|(class, _): &Seen<'a>| Value::Text(class.class.to_string())).csv("class"),
-        Column::code("function", |(_, f): &Seen<'a>| Value::Name(f.name.clone(), None))
+        Column::machine(|(class, _): &SeenFunction<'a>| Value::Text(class.class.to_string()))
+            .csv("class"),
+        Column::code("function", |(_, f): &SeenFunction<'a>| Value::Name(f.name.clone(), None))
             .hint("its symbol")
             .csv("function")
             .people(0)
             .page("name"),
-        Column::machine(|(class, _): &Seen<'a>| Value::Text(class.per.into())).csv("per"),
+        Column::machine(|(class, _): &SeenFunction<'a>| Value::Text(class.per.into())).csv("per"),
         figure("calls", "calls", "as the exact side counted", |f| f.calls).people(1),
         figure("own insns", "self_insns", "instructions of its own code", |f| f.self_insns)
             .people(2),
@@ -147,7 +148,7 @@ fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
         })
         .people(5),
         time("all ns", "total_ns", "with all that it calls", |f| f.total_ns).people(6),
-        Column::figure("ns/insn", |(_, f): &Seen<'a>| match f.inclusive_insns > 0.0 {
+        Column::figure("ns/insn", |(_, f): &SeenFunction<'a>| match f.inclusive_insns > 0.0 {
             true => {
                 let each = f.total_ns / f.inclusive_insns;
                 Value::Told(format!("{each:.2}"), Some(each))
@@ -161,7 +162,7 @@ fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
 }
 
 /// The functions of a class that two instruments saw: the first ones.
-pub(super) fn table<'a>(class: &'a ClassBoth, top: usize) -> Table<'a, Seen<'a>> {
+pub(super) fn table<'a>(class: &'a ClassBoth, top: usize) -> Table<'a, SeenFunction<'a>> {
     let top = if top == 0 { usize::MAX } else { top };
     let lines = class.functions.iter().take(top).map(|f| (class, f));
     Table::new(of_both(), lines)

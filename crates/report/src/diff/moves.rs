@@ -5,10 +5,10 @@
 //! - A function is gone, and the nearest caller that is still there grew by about
 //!   its own cost: it was inlined. The other way round, it was taken out. Only
 //!   between different kernels.
-//! - Of two functions one lost what the other gained, and their common caller, or
-//!   the one of them that calls the other, costs with all below it what it did.
+//! - One function lost what another gained, and their common caller, or whichever
+//!   of the two calls the other, costs with all below it what it did before.
 //! - A branch of the tree is there on one side only: a call that is no longer
-//!   made, or newly made, is told with all that was below it.
+//!   made, or newly made, is reported with all that was below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,44 +21,44 @@ use crate::number::printable;
 /// Cost that moved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Move {
-    /// Who had it.
+    /// The function that lost the cost.
     pub from: JointId,
-    /// Who has it.
+    /// The function that gained it.
     pub to: JointId,
-    /// Instructions per packet, as the one that lost it had them.
+    /// Instructions per packet, as `from` had them.
     pub insns_per_packet: f64,
-    /// Why it is held to be the same cost.
+    /// Why it is treated as the same cost.
     pub why: String,
 }
 
 /// A call that one side alone makes, with all below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Branch {
-    /// Who makes it; none where a context begins.
+    /// The calling function; none where a context begins.
     pub caller: Option<JointId>,
-    /// Whom.
+    /// The called function.
     pub callee: JointId,
-    /// How often.
+    /// The number of calls before and after.
     pub calls: Change,
     /// Instructions of the callee and all below it, on this caller's behalf.
     pub inclusive_insns: Change,
 }
 
-/// What a call costs beyond the callee's work: arguments, saved registers, the
-/// call and the return. So much may be saved by inlining, a call.
+/// The cost of a call beyond the callee's work: arguments, saved registers, the
+/// call and the return. Inlining may save this much per call.
 const CALL_INSNS: f64 = 12.0;
-/// What inlining may change otherwise, as a part.
+/// Other changes by inlining, as a part of the cost.
 const INLINED_WITHIN: f64 = 0.25;
 /// Cost that moved may differ by this part.
 const MOVED_WITHIN: f64 = 0.1;
-/// The common caller's may, by this part of what moved.
+/// The common caller's cost may differ by this part of what moved.
 const KEPT_WITHIN: f64 = 0.1;
-/// Less than this is not looked at, in instructions per packet.
+/// Smaller costs are not considered, in instructions per packet.
 const LEAST_INSNS: f64 = 4.0;
-/// So many functions are looked at for cost that moved between them.
+/// The most functions that are searched for cost that moved between them.
 const MOST_FUNCTIONS: usize = 200;
 
-/// A class, as these rules see it.
+/// The parts of a class that these rules use.
 pub(super) struct Scene<'a> {
     pub(super) functions: &'a Functions,
     pub(super) trees: &'a [UnionTree],
@@ -94,14 +94,14 @@ impl Scene<'_> {
             moves.extend(self.absorbed(true));
             moves.extend(self.absorbed(false));
         }
-        let told: BTreeSet<JointId> = moves.iter().flat_map(|m| [m.from, m.to]).collect();
-        moves.extend(self.swapped(&told));
+        let moved: BTreeSet<JointId> = moves.iter().flat_map(|m| [m.from, m.to]).collect();
+        moves.extend(self.swapped(&moved));
         moves.sort_by(|a, b| b.insns_per_packet.total_cmp(&a.insns_per_packet));
         moves
     }
 
-    /// Functions that became part of a caller; or, not `inlined`, that were taken
-    /// out of one.
+    /// Functions that became part of a caller or, if not `inlined`, were taken out
+    /// of one.
     fn absorbed(&self, inlined: bool) -> Vec<Move> {
         let alone = |id: JointId| {
             let joint = &self.functions.joints[id as usize];
@@ -111,7 +111,7 @@ impl Scene<'_> {
             let joint = &self.functions.joints[id as usize];
             !joint.before.is_empty() && !joint.after.is_empty()
         };
-        // By absorbing function: what each that it absorbed cost, and its calls.
+        // By absorbing function: the cost and calls of each absorbed function.
         let mut absorbers: BTreeMap<JointId, BTreeMap<JointId, (f64, f64)>> = BTreeMap::new();
         for tree in self.trees {
             for node in tree.nodes.iter().filter(|n| alone(n.function)) {
@@ -152,7 +152,7 @@ impl Scene<'_> {
             let fitting: Vec<(JointId, f64)> = if fits(all.0, all.1) {
                 parts.iter().map(|(id, p)| (*id, p.0)).collect()
             } else {
-                // Not all of them, but it may be one.
+                // Not all of them together, but perhaps one.
                 let mut one: Vec<(JointId, f64)> = parts
                     .iter()
                     .filter(|(_, p)| fits(p.0, p.1))
@@ -186,8 +186,8 @@ impl Scene<'_> {
         moves
     }
 
-    /// Pairs of which one lost what the other gained.
-    fn swapped(&self, told: &BTreeSet<JointId>) -> Vec<Move> {
+    /// Pairs where one function lost what the other gained.
+    fn swapped(&self, moved: &BTreeSet<JointId>) -> Vec<Move> {
         let callers = self.callers();
         let none = BTreeSet::new();
         let callers_of = |id: JointId| callers.get(&id).unwrap_or(&none);
@@ -195,7 +195,7 @@ impl Scene<'_> {
         let looked_at: Vec<&Counts> = self
             .changes
             .iter()
-            .filter(|(c, verdict)| verdict.differs() && !told.contains(&c.function))
+            .filter(|(c, verdict)| verdict.differs() && !moved.contains(&c.function))
             .map(|(counts, _)| counts)
             .filter(|c| size(c).abs() >= LEAST_INSNS)
             .take(MOST_FUNCTIONS)
@@ -260,8 +260,8 @@ impl Scene<'_> {
         callers
     }
 
-    /// Calls that one side alone makes, the largest first. Those that inlining
-    /// explains are left out.
+    /// Calls that one side alone makes, the largest first. Calls explained by inlining
+    /// are left out.
     pub(super) fn branches(&self, moves: &[Move]) -> Vec<Branch> {
         let there = |node: &UnionNode| {
             (
@@ -269,7 +269,7 @@ impl Scene<'_> {
                 node.after.calls > 0 || node.inclusive_after > 0,
             )
         };
-        let told = |a: Option<JointId>, b: JointId| {
+        let is_moved = |a: Option<JointId>, b: JointId| {
             moves.iter().any(|m| a == Some(m.from) && b == m.to || a == Some(m.to) && b == m.from)
         };
         let mut branches: BTreeMap<(Option<JointId>, JointId, bool), [u64; 2]> = BTreeMap::new();
@@ -280,7 +280,7 @@ impl Scene<'_> {
                 // The topmost node that is on one side only.
                 let topmost = parent.is_none_or(|p| there(p) == (true, true));
                 let caller = parent.map(|p| p.function);
-                if before == after || !topmost || told(caller, node.function) {
+                if before == after || !topmost || is_moved(caller, node.function) {
                     continue;
                 }
                 let sums = branches.entry((caller, node.function, after)).or_default();

@@ -9,17 +9,17 @@ use super::sentence::{sentence, words};
 use super::terminal::{left_out, two_clocks};
 use super::tree::{UnionNode, UnionTree};
 use super::trust::trust;
-use super::{ClassDiff, Diff, Judge, Row, mixed, table, tree_of, with_trees};
+use super::{ClassDiff, Diff, DiffRow, Judge, mixed, table, tree_of, with_trees};
 use crate::footer::Note;
 use crate::interval;
-use crate::lines;
 use crate::number::printable;
 use crate::page::{
     Fact, Page, PageCell, PageClass, PageCompared, PageFunction, PageMove, PageTimed, PageTimes,
     PageTree, SCHEMA,
 };
+use crate::source::definition;
 
-/// What the page is given.
+/// The data of a comparison's page.
 pub fn page(diff: &Diff<'_>) -> Page {
     match diff.judge {
         Judge::Exact => of_trees(diff, diff),
@@ -27,12 +27,12 @@ pub fn page(diff: &Diff<'_>) -> Page {
     }
 }
 
-/// Of figures that vary. The trees are subtracted as those of instructions are; the verdicts are
-/// those of the blocks.
+/// Of figures that vary. Trees are subtracted as for instructions; verdicts are by
+/// blocks.
 fn of_samples(diff: &Diff<'_>) -> Page {
     let mut page = with_trees(diff, |trees| of_trees(diff, trees));
     page.unit = diff.classes.first().map_or("ns".into(), |c| c.unit.clone());
-    // When each began, and how long attaching took, is no difference of the sides.
+    // The start time and the time to attach are not differences of the sides.
     for fact in &mut page.facts {
         if fact.key == env::STARTED || fact.key.starts_with("probes.attach") {
             fact.before = None;
@@ -69,7 +69,7 @@ fn of_samples(diff: &Diff<'_>) -> Page {
     page
 }
 
-/// Everything, with the trees of a comparison that counted.
+/// The whole page, with the trees of an exact comparison.
 fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
     let after = trees.sides.after;
     let unit = after.environment.get(env::UNIT);
@@ -107,7 +107,7 @@ fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
     }
 }
 
-/// What either side notes of itself.
+/// The facts of either side.
 fn facts(diff: &Diff<'_>) -> Vec<Fact> {
     let [before, after] = diff.environments();
     let gone = before.keys().filter(|k| !after.contains_key(*k));
@@ -123,7 +123,7 @@ fn facts(diff: &Diff<'_>) -> Vec<Fact> {
     after.keys().chain(gone).map(fact).collect()
 }
 
-/// The functions of all pairs of arms, each once, and the number there of each joint.
+/// The functions of all pairs of arms, each once, and each joint's index among them.
 fn functions(diff: &Diff<'_>) -> (Vec<PageFunction>, Vec<u32>) {
     let mut known = BTreeMap::new();
     let mut functions = Vec::new();
@@ -135,7 +135,7 @@ fn functions(diff: &Diff<'_>) -> (Vec<PageFunction>, Vec<u32>) {
                 module: joint.module.clone(),
                 layer: joint.layer.clone(),
                 was: joint.was.clone(),
-                source: joint.after.first().and_then(|&f| lines::definition(diff.sides.after, f)),
+                source: joint.after.first().and_then(|&f| definition(diff.sides.after, f)),
             });
             (functions.len() - 1) as u32
         })
@@ -185,7 +185,7 @@ fn compared(diff: &Diff<'_>, class: &ClassDiff) -> PageTimes {
     let mut notes = left_out(class, &|name| name.into());
     let judged = class.rows().filter_map(|r| Some((r.name.as_str(), r.judged.statistically()?)));
     notes.extend(interval::noise(judged, class.apart));
-    let rows: Vec<&Row> = class.rows().chain(&class.inclusive).collect();
+    let rows: Vec<&DiffRow> = class.rows().chain(&class.inclusive).collect();
     let table = table::rows(diff, class, ("function", "layer"), &rows);
     let whole = class.way.iter().len() + class.total.iter().len();
     let own = rows.len() - class.inclusive.len();
@@ -205,7 +205,7 @@ fn compared(diff: &Diff<'_>, class: &ClassDiff) -> PageTimes {
     }
 }
 
-fn row(what: &str, row: &Row, cells: Vec<PageCell>) -> PageCompared {
+fn row(what: &str, row: &DiffRow, cells: Vec<PageCell>) -> PageCompared {
     let sample = row.judged.statistically();
     PageCompared {
         what: what.into(),

@@ -1,8 +1,8 @@
 //! Functions that are the same under another name: one that is gone and one that
-//! is new, at the same place of the call tree, entered as often, at a like cost.
+//! is new, at the same place of the call tree, entered as often, at a similar cost.
 //!
 //! Only between different kernels: in one kernel a name is a function. A pair is
-//! joined where neither fits anything else, so a doubt leaves both as they are.
+//! joined only if neither fits anything else, so a doubt leaves both as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::tree::UnionTree;
 
 /// Costs may differ by this part...
 const ALIKE: f64 = 0.25;
-/// ...or by so many instructions a call.
+/// ...or by this many instructions a call.
 const ALIKE_INSNS: f64 = 8.0;
 /// And calls by this part.
 const ALIKE_CALLS: f64 = 0.02;
@@ -28,7 +28,7 @@ pub(super) struct Place<'a> {
     pub(super) packets: (u64, u64),
 }
 
-/// Where a function stands, and what it costs, per packet, over all classes.
+/// A function's place and cost per packet, over all classes.
 #[derive(Debug, Default, Clone)]
 struct Profile {
     /// Callers that both sides have; none for where a context begins.
@@ -40,8 +40,7 @@ struct Profile {
     inclusive_insns: f64,
 }
 
-/// Join what was renamed, or whatever else it is called. The trees have to be made anew after that; says whether
-/// anything was.
+/// Join renamed functions. Returns whether any were joined: then the trees have to be made anew.
 pub(super) fn join(
     functions: &mut Functions,
     what: &str,
@@ -69,7 +68,7 @@ pub(super) fn join(
     any
 }
 
-/// Pairs of which each is the other's only candidate.
+/// Pairs where each is the other's only candidate.
 pub(super) fn find(
     functions: &Functions,
     what: &str,

@@ -1,4 +1,4 @@
-//! A row of a comparison: one quantity of a class before and after, and what a judge made of it.
+//! A row of a comparison: one quantity of a class before and after, and the judge's verdict.
 
 use netplumb_model::class::Context;
 use netplumb_stats::judge;
@@ -13,7 +13,7 @@ pub enum Verdict {
     Better,
     /// More.
     Worse,
-    /// Equal to the last one.
+    /// Equal to the last instruction, call or event.
     Equal,
     /// A change no larger than the range of the blocks of one side.
     WithinSpread,
@@ -21,14 +21,14 @@ pub enum Verdict {
     Negligible,
     /// A change no larger than the difference between boots of the same system.
     Luck,
-    /// A change that other random seeds don't show, or show the other way.
+    /// A change that other random seeds don't show, or show with the opposite sign.
     Seeds,
     /// A change between kernels on a path whose code is the same in both, seen with one seed.
     Placement,
 }
 
 impl Verdict {
-    /// In a word or two.
+    /// The verdict as shown, in a word or two.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Better => "better",
@@ -83,7 +83,7 @@ impl Change {
     }
 }
 
-/// What a judge made of both sides' figures.
+/// A judge's verdict on both sides' figures.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Judged {
     /// Sums that repeat exactly: equal or not.
@@ -175,7 +175,7 @@ pub struct Counts {
     pub calls: Change,
     /// Its own cost.
     pub own: Change,
-    /// With the functions that it called.
+    /// Its own cost and its callees'.
     pub inclusive: Change,
     /// By context: calls, own and inclusive.
     pub contexts: Vec<(Context, [Change; 3])>,
@@ -189,8 +189,8 @@ pub const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
 /// One quantity before and after: of a function, stage, layer, context, class or arm.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// What it is of.
+pub struct DiffRow {
+    /// The function, stage, layer, context, class or arm.
     pub name: String,
     /// A function's layer or a stage's kind; may be empty.
     pub of: String,
@@ -198,14 +198,20 @@ pub struct Row {
     pub judged: Judged,
     /// A function's calls and costs, where they were counted exactly.
     pub counts: Option<Counts>,
-    /// Of one call, or of one packet that went through the stage: the [`QUANTILES`] before and
-    /// after. None of a sum.
+    /// The [`QUANTILES`] before and after, of single calls, or of packets that went through the
+    /// stage. None for a sum.
     pub quantiles: [BeforeAfter; 2],
 }
 
-impl Row {
-    pub(super) fn new(name: &str, of: &str, judged: Judged) -> Row {
-        Row { name: name.into(), of: of.into(), judged, counts: None, quantiles: [[None; 2]; 2] }
+impl DiffRow {
+    pub(super) fn new(name: &str, of: &str, judged: Judged) -> DiffRow {
+        DiffRow {
+            name: name.into(),
+            of: of.into(),
+            judged,
+            counts: None,
+            quantiles: [[None; 2]; 2],
+        }
     }
 
     /// Whether it is a function whose code is the same in two kernels.

@@ -10,13 +10,13 @@ use super::{Change, Sides, Verdict};
 /// The changes of a class under each seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seeds {
-    /// At least two.
+    /// One for each seed; at least two.
     changes: Vec<Change>,
 }
 
 impl Seeds {
     /// None of a single seed.
-    pub(super) fn of(changes: Vec<Change>) -> Option<Seeds> {
+    pub(super) fn from_changes(changes: Vec<Change>) -> Option<Seeds> {
         (changes.len() > 1).then_some(Seeds { changes })
     }
 
@@ -38,7 +38,7 @@ impl Seeds {
         [0, (all.len() - 1) / 2, all.len() - 1].map(|n| all[n])
     }
 
-    /// Whether no figure before is one that the other side has with some seed.
+    /// Whether the sides' ranges over seeds have nothing in common.
     fn apart(&self) -> bool {
         let side = |of: fn(&Change) -> f64| {
             let all = || self.changes.iter().map(of);
@@ -49,9 +49,9 @@ impl Seeds {
         before.1 < after.0 || after.1 < before.0
     }
 
-    /// What a change is that has this verdict under one seed, and how large it is for certain. Between
-    /// kernels all seeds of one side have to be beyond all of the other, since data that lies elsewhere makes other
-    /// figures under each; `code` is the change in functions whose own code is another, which needs no such proof.
+    /// The verdict over all seeds, given the one under one seed, and how much of the change is certain. Between
+    /// kernels all seeds of one side have to be beyond all of the other, since data placed elsewhere changes the
+    /// figures under each seed; `code` is the change in functions whose own code differs, which needs no such proof.
     pub(super) fn judge(
         &self,
         verdict: Verdict,
@@ -73,7 +73,7 @@ impl Seeds {
     }
 
     /// "3 seeds: median +3, +2 to +5".
-    pub(super) fn told(&self) -> String {
+    pub(super) fn seeds_text(&self) -> String {
         let [least, median, most] = self.range().map(|delta| signed(&delta));
         match least == most {
             true => format!("{median} with each of {} seeds", self.count()),
@@ -82,8 +82,8 @@ impl Seeds {
     }
 }
 
-/// The pair, then the same with each other seed that either side has; one that a side lacks is compared with its
-/// first.
+/// The pair, then the same with each other seed of either side; for a seed that a side lacks, its first is
+/// compared.
 pub(crate) fn pairs(sides: Sides<'_>, pair: ArmPair) -> Vec<ArmPair> {
     let before = repeats(sides.before, pair.before);
     let after = repeats(sides.after, pair.after);
@@ -113,7 +113,7 @@ fn repeats(recording: &Recording, arm: usize) -> Vec<(String, usize)> {
     of.filter_map(|(n, other)| Some((other.knobs.get("seed")?.clone(), n))).collect()
 }
 
-/// The pairs to compare: those of which both arms repeat others that are compared are seeds of theirs.
+/// The pairs to compare. A pair that repeats another with other seeds is judged with that one.
 pub(crate) fn once(sides: Sides<'_>, paired: &Pairs) -> Pairs {
     let repeats = |one: &ArmPair| {
         let arms = [&sides.before.arms[one.before], &sides.after.arms[one.after]];
@@ -147,19 +147,19 @@ mod tests {
         let each = |sum| PerPacket { sum, packets: 1 };
         let change =
             |(before, after): &(u64, u64)| Change { before: each(*before), after: each(*after) };
-        Seeds::of(changes.iter().map(change).collect()).unwrap()
+        Seeds::from_changes(changes.iter().map(change).collect()).unwrap()
     }
 
-    /// Check that what one seed shows and another does not is no difference, that a change with each seed is one, and
-    /// how much of it is certain.
+    /// Check that a change under one seed only is not a difference, that a change under each seed is one, and how
+    /// much of it is certain.
     #[test]
     fn what_a_seed_decides() {
         let luck = seeds(&[(5_704, 5_784), (5_771, 5_740), (5_720, 5_722)]);
         let judged = |of: &Seeds, same| of.judge(Verdict::Worse, same, None);
         assert_eq!(judged(&luck, false), (Verdict::Seeds, 0.0));
         assert_eq!(judged(&luck, true), (Verdict::Seeds, 0.0));
-        assert_eq!(luck.told(), "median +2, -31 to +80 over 3 seeds");
-        // With each seed more, but within what seeds make of one side.
+        assert_eq!(luck.seeds_text(), "median +2, -31 to +80 over 3 seeds");
+        // More with each seed, but within one side's range over seeds.
         let small = seeds(&[(5_704, 5_710), (5_771, 5_774), (5_720, 5_725)]);
         assert_eq!(judged(&small, false), (Verdict::Seeds, 0.0));
         assert_eq!(judged(&small, true), (Verdict::Worse, 3.0));
@@ -168,6 +168,6 @@ mod tests {
         assert_eq!(judged(&large, false), (Verdict::Worse, 90.0));
         let less = seeds(&[(10, 7), (11, 6)]);
         assert_eq!(less.judge(Verdict::Better, false, None), (Verdict::Better, 3.0));
-        assert_eq!(seeds(&[(5, 8), (6, 9)]).told(), "+3 with each of 2 seeds");
+        assert_eq!(seeds(&[(5, 8), (6, 9)]).seeds_text(), "+3 with each of 2 seeds");
     }
 }

@@ -1,4 +1,4 @@
-//! What a comparison comes to, in a sentence for each class.
+//! The result of a comparison, in a sentence for each class.
 
 use netplumb_model::class::{Class, Direction, Proto};
 use netplumb_model::recording::Recording;
@@ -7,7 +7,7 @@ use netplumb_stats::judge::{self, MIN_BLOCKS};
 
 use super::exact::{Delta, PerPacket};
 use super::side::Side;
-use super::{Change, ClassDiff, Counted, Counts, Row, Verdict};
+use super::{Change, ClassDiff, Counts, DiffRow, ExactVerdict, Verdict};
 use crate::acting;
 use crate::analysis::NO_LAYER;
 use crate::interval;
@@ -15,12 +15,12 @@ use crate::number::{counted, per_packet, printable, thousands};
 use crate::text::{code, prose};
 use crate::times::{ns, ns_range, rounded};
 
-/// How names stand in a text.
+/// How names are written in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// As they are.
     Plain,
-    /// Functions as code, everything else with what Markdown would read escaped.
+    /// Functions as code, everything else with Markdown's characters escaped.
     Markdown,
 }
 
@@ -83,8 +83,8 @@ fn word(proto: Proto) -> &'static str {
     }
 }
 
-/// A change with its sign: whole where it is, else to one decimal, or to two below
-/// ten.
+/// A change with its sign: without decimals if it is whole, else with one, or two
+/// below ten.
 pub fn signed(delta: &Delta) -> String {
     let size = delta.size();
     let sign = match delta.numerator {
@@ -107,7 +107,7 @@ pub fn signed(delta: &Delta) -> String {
     }
 }
 
-/// Parts of a change with their signs, so rounded that they add up to it as [`signed`] has it.
+/// Parts of a change with their signs, rounded so that they add up to it as shown by [`signed`].
 pub fn signed_parts(whole: &Delta, parts: &[Delta]) -> Vec<String> {
     let denominator = whole.denominator.max(1);
     let exact = |d: &Delta| d.size().is_multiple_of(denominator);
@@ -126,7 +126,7 @@ pub fn signed_parts(whole: &Delta, parts: &[Delta]) -> Vec<String> {
         scaled.saturating_add(half(scaled)) / share
     };
     let mut units: Vec<i128> = parts.iter().map(rounded).collect();
-    // What rounding leaves goes to the largest, of which it is the least.
+    // The rounding residue goes to the largest part, where it matters least.
     let left = rounded(whole) - units.iter().sum::<i128>();
     if let Some(largest) = units.iter_mut().max_by_key(|n| n.unsigned_abs()) {
         *largest += left;
@@ -145,7 +145,7 @@ pub fn signed_parts(whole: &Delta, parts: &[Delta]) -> Vec<String> {
     units.iter().map(text).collect()
 }
 
-/// A change in percent of what was: "-1.8%", "from 0".
+/// A change in percent of the figure before: "-1.8%", "from 0".
 pub fn percent(change: &Change) -> String {
     match change.percent() {
         None if change.after.sum == 0 => String::new(),
@@ -162,7 +162,7 @@ pub fn figure(side: PerPacket) -> String {
     per_packet(side.sum, side.packets)
 }
 
-/// The class, after what distinguishes its arms.
+/// The class, with the label of its arms.
 pub fn subject(class: &ClassDiff) -> String {
     if class.rates.is_some() {
         return class.label.clone();
@@ -193,10 +193,10 @@ pub fn sentence(class: &ClassDiff) -> String {
     sentence_in(class, Style::Plain)
 }
 
-/// The same, in a style; and which of the settings compared had no effect.
+/// The same, in a style, with the compared settings that had no effect.
 pub fn sentence_in(class: &ClassDiff, style: Style) -> String {
     let differs = class.whole().is_some_and(|whole| whole.judged.differs());
-    let idle = acting::told(&class.idle, class.idle_alone, differs);
+    let idle = acting::idle_text(&class.idle, class.idle_alone, differs);
     let outcome = match &class.counted {
         Some(counted) => {
             let behind = behind(class, counted);
@@ -204,12 +204,12 @@ pub fn sentence_in(class: &ClassDiff, style: Style) -> String {
         }
         None => of_samples(class, style),
     };
-    // Said of the classes already.
+    // Already in the classes' sentences.
     let idle = if class.of_classes > 0 { String::new() } else { idle };
     format!("{outcome}{}", style.text(&idle, 600))
 }
 
-/// "usbnet_bh takes ", of the part below a function.
+/// "usbnet_bh takes ", if only the part below a function is compared.
 fn takes(class: &ClassDiff, style: Style) -> String {
     let root = class.root.as_deref();
     root.map_or_else(String::new, |root| format!("{} takes ", style.name(root)))
@@ -219,7 +219,7 @@ fn takes(class: &ClassDiff, style: Style) -> String {
 fn figures(class: &ClassDiff, judged: &judge::Judged) -> String {
     match class.unit.as_str() {
         _ if class.is_share() => {
-            format!("{} to {} of samples", told_percent(judged.before), told_percent(judged.after))
+            format!("{} to {} of samples", percent_text(judged.before), percent_text(judged.after))
         }
         "ns" => ns_range(judged.before, judged.after),
         unit => format!(
@@ -232,15 +232,15 @@ fn figures(class: &ClassDiff, judged: &judge::Judged) -> String {
 }
 
 /// A percentage of samples.
-pub(super) fn told_percent(percent: f64) -> String {
+pub(super) fn percent_text(percent: f64) -> String {
     format!("{percent:.2}%")
 }
 
 /// The first two of some rows, with their shares.
-fn shares(rows: &[&Row], style: Style) -> String {
-    let one = |row: &&Row| {
+fn shares(rows: &[&DiffRow], style: Style) -> String {
+    let one = |row: &&DiffRow| {
         let (was, is) = (row.judged.before(), row.judged.after());
-        let (was, is) = (told_percent(was), told_percent(is));
+        let (was, is) = (percent_text(was), percent_text(is));
         format!("{} ({was} \u{2192} {is})", style.name(&row.name))
     };
     let all: Vec<String> = rows.iter().take(2).map(one).collect();
@@ -248,7 +248,7 @@ fn shares(rows: &[&Row], style: Style) -> String {
 }
 
 /// The first two of some rows.
-fn names(rows: &[&Row], style: Style) -> String {
+fn names(rows: &[&DiffRow], style: Style) -> String {
     let names: Vec<String> = rows.iter().take(2).map(|r| style.name(&r.name)).collect();
     names.join(" and ")
 }
@@ -258,7 +258,7 @@ pub(crate) fn ratio_percent(ratio: f64) -> String {
     if ratio.is_finite() { format!("{:+.1}%", (ratio - 1.0) * 100.0) } else { "?".into() }
 }
 
-/// Of figures that vary.
+/// The sentence on figures that vary.
 fn of_samples(class: &ClassDiff, style: Style) -> String {
     let subject = style.text(&subject(class), 400);
     let changed = class.changed();
@@ -303,10 +303,10 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
                 text.push_str(&format!(
                     " by {} ({})",
                     ratio_percent(ratio.value).trim_start_matches(['+', '-']),
-                    interval::told(ratio, ratio_percent)
+                    interval::interval_text(ratio, ratio_percent)
                 ));
             }
-            let alike: Vec<&Row> =
+            let alike: Vec<&DiffRow> =
                 (changed.into_iter()).filter(|r| r.judged.key() == whole.judged.key()).collect();
             if !alike.is_empty() {
                 text.push_str(&format!(", most of it in {}", names(&alike, style)));
@@ -338,8 +338,8 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
     text
 }
 
-/// Of figures that repeat exactly.
-fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
+/// The sentence on figures that repeat exactly.
+fn of_counts(class: &ClassDiff, counted: &ExactVerdict, style: Style) -> String {
     let (was, is) = (figure(counted.total.before), figure(counted.total.after));
     let subject = style.text(&subject(class), 400);
     let (unit, per) = (printable(&class.unit, 40), class.per);
@@ -349,9 +349,9 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
         false => format!("{subject}: {takes}{was} to {is} {unit} per {per}"),
     };
     let delta = counted.total.delta();
-    let changed: Vec<(&Counts, &Row)> =
+    let changed: Vec<(&Counts, &DiffRow)> =
         class.counts().filter(|(_, r)| r.judged.differs()).collect();
-    let name = |row: &Row| style.name(&row.name);
+    let name = |row: &DiffRow| style.name(&row.name);
     if counted.verdict.differs() && counted.certain == delta {
         let place = place(class, &delta, &changed, &name);
         if class.root.is_some() {
@@ -396,8 +396,8 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
         }
         _ => {}
     }
-    let told = matches!(counted.verdict, Verdict::Seeds | Verdict::Placement);
-    if !changed.is_empty() && !told {
+    let is_explained = matches!(counted.verdict, Verdict::Seeds | Verdict::Placement);
+    if !changed.is_empty() && !is_explained {
         let names: Vec<String> = changed
             .iter()
             .take(2)
@@ -412,12 +412,12 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
     text
 }
 
-/// What seeds say of a change, and how much of it is in code that two kernels share.
-fn behind(class: &ClassDiff, counted: &Counted) -> String {
+/// The change's range over seeds, and how much of it is in code that two kernels share.
+fn behind(class: &ClassDiff, counted: &ExactVerdict) -> String {
     let delta = counted.total.delta();
     let mut text = match &counted.seeds {
         Some((seeds, _)) if seeds.range().iter().any(|delta| delta.numerator != 0) => {
-            format!("; {}", seeds.told())
+            format!("; {}", seeds.seeds_text())
         }
         _ => String::new(),
     };
@@ -445,12 +445,12 @@ fn counted_functions(n: usize) -> String {
     counted(n, "function")
 }
 
-/// Where it is: ", all of it in X".
+/// The place of a change: ", all of it in X".
 fn place(
     class: &ClassDiff,
     delta: &Delta,
-    changed: &[(&Counts, &Row)],
-    name: &dyn Fn(&Row) -> String,
+    changed: &[(&Counts, &DiffRow)],
+    name: &dyn Fn(&DiffRow) -> String,
 ) -> String {
     if class.of_classes > 0 {
         return String::new();
@@ -460,14 +460,14 @@ fn place(
         return format!(", in no function by as much as an instruction in every {per}");
     };
     let first_name = name(first.1);
-    let of = |(counts, _): &(&Counts, &Row)| counts.own.delta();
+    let of = |(counts, _): &(&Counts, &DiffRow)| counts.own.delta();
     if rest.is_empty() && of(first) == *delta {
         return format!(", all of it in {first_name}");
     }
-    // Where as much goes up as down, a part of what is left says little.
+    // Where increases and decreases nearly cancel, a part of the rest means little.
     let gross: u128 = changed.iter().map(|f| of(f).size()).fold(0, u128::saturating_add);
     let mixed = gross > delta.size().saturating_mul(2);
-    // Most is so much that what is left, either way, is less than the half of it.
+    // "Most" means that the rest, either way, is less than half of the part.
     let most = |part: Delta| {
         let same_way = (part.numerator < 0) == (delta.numerator < 0);
         let (part, whole) = (part.size() as f64, delta.size() as f64);
@@ -491,7 +491,7 @@ fn place(
             (sum, those.len())
         };
         let ((more, risen), (less, fallen)) = (part(true), part(false));
-        // What is too small to tell is of the whole too.
+        // Parts that are too small to judge belong to the whole, too.
         let rest = delta.minus(&more).minus(&less);
         let parts = signed_parts(delta, &[more, less, rest]);
         let small = match rest.numerator {
@@ -513,17 +513,17 @@ fn place(
     format!(", spread over {count}{layer} ({largest})")
 }
 
-/// "1,002 → 1,181"; "-" of a sum.
+/// "1,002 → 1,181"; "-" for a sum.
 pub(super) fn quantile(sides: super::BeforeAfter) -> String {
-    let told = |side: Option<f64>| side.map_or("-".into(), ns);
+    let text = |side: Option<f64>| side.map_or("-".into(), ns);
     match sides {
         [None, None] => "-".into(),
-        [was, is] => format!("{} → {}", told(was), told(is)),
+        [was, is] => format!("{} → {}", text(was), text(is)),
     }
 }
 
-/// Two figures that differ, with as many decimals as it takes to tell them apart.
-pub fn told_apart(one: PerPacket, other: PerPacket) -> (String, String) {
+/// Two different figures, with as many decimals as it takes to distinguish them.
+pub fn distinct_texts(one: PerPacket, other: PerPacket) -> (String, String) {
     let plain = (figure(one), figure(other));
     if plain.0 != plain.1 {
         return plain;

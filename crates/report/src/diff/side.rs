@@ -29,20 +29,20 @@ impl Sum {
 /// What sums of two arms are shared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
-    /// What ledgers count: packets, or runs.
+    /// The ledgers' unit: packets, or runs.
     Ledger,
     /// KiB of payload.
     Kib,
-    /// Of forwarding: packets that were forwarded.
+    /// Forwarded packets, if forwarding is compared.
     Forwarded,
-    /// Of forwarding: packets that were sent, where the sides forwarded unlike numbers of these.
+    /// Sent packets, if forwarding is compared and the sides forwarded different numbers of these.
     Sent,
 }
 
 impl By {
-    /// Of two arms. Two hosts may send the same payload in other frames, by other MTUs for example: then
-    /// a frame is not the same piece of work on both sides, and a KiB is.
-    pub(super) fn of(before: (&Recording, usize), after: (&Recording, usize)) -> By {
+    /// For two arms. Two hosts may send the same payload in other frames, because of other MTUs for
+    /// example: then a frame is not the same piece of work on both sides, and a KiB is.
+    pub(super) fn for_arms(before: (&Recording, usize), after: (&Recording, usize)) -> By {
         let sums = [before, after].map(|(recording, arm)| {
             let payload = kib_of_blocks(recording)?;
             let of_arm = |block: &u32| recording.blocks[*block as usize].arm as usize == arm;
@@ -62,7 +62,7 @@ impl By {
     }
 }
 
-/// The KiB of payload of each block that two hosts sent; none if that is not whole, or not known of any.
+/// The KiB of payload that two hosts sent in each block; none if any is not whole, or not known.
 fn kib_of_blocks(recording: &Recording) -> Option<BTreeMap<u32, u64>> {
     const KIB: u64 = 1 << 10;
     let mut kib = BTreeMap::new();
@@ -82,7 +82,7 @@ pub(super) struct Side<'a> {
     pub(super) recording: &'a Recording,
     /// Packets of the blocks that count.
     pub(super) packets: u64,
-    /// Total instructions of all blocks, which says which count.
+    /// Total instructions of all blocks, which decides the blocks that count.
     pub(super) total: Spread,
     /// By context and node.
     pub(super) nodes: BTreeMap<Context, BTreeMap<NodeId, Sum>>,
@@ -91,11 +91,11 @@ pub(super) struct Side<'a> {
     /// Self instructions by context, one for each block that counts.
     contexts: BTreeMap<Context, Vec<u64>>,
     block_packets: Vec<u64>,
-    /// What the workload sent in every block, in the order of [`Side::total`]: the same in each class.
+    /// Packets that the workload sent in every block, in the order of [`Side::total`]: the same in each class.
     sent: Vec<u64>,
 }
 
-/// A recording's costs by arm and direction: to look through all for each of
+/// A recording's costs by arm and direction: searching all of them for each of
 /// hundreds of arms would be slow.
 pub(super) struct Index<'a> {
     recording: &'a Recording,
@@ -114,16 +114,16 @@ impl<'a> Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    fn of(&self, arm: usize, direction: Direction) -> &[&'a Cost] {
+    fn costs(&self, arm: usize, direction: Direction) -> &[&'a Cost] {
         self.costs.get(&(arm, direction)).map_or(&[], Vec::as_slice)
     }
 
-    /// The packets that an arm forwarded, by block, and of how many that it sent; none if that is not known of
+    /// The packets that an arm forwarded, by block, and how many it sent; none if that is not known for
     /// each block.
     fn forwarded(&self, arm: usize) -> Option<(BTreeMap<u32, u64>, u64)> {
         let blocks = (0..).zip(&self.recording.blocks);
         let mut blocks = blocks.filter(|(_, b)| b.arm as usize == arm && b.ledger.offered > 0);
-        let costs = self.of(arm, Direction::Forward).iter().copied();
+        let costs = self.costs(arm, Direction::Forward).iter().copied();
         let packets = per::forwarded(self.recording, costs);
         let is_known = blocks.clone().all(|(n, _)| packets.contains_key(&n));
         let offered = blocks.try_fold(0_u64, |sum, (_, b)| sum.checked_add(b.ledger.offered))?;
@@ -132,8 +132,8 @@ impl<'a> Index<'a> {
 }
 
 impl By {
-    /// The same for a direction of two arms. Forwarding is shared by packets that were forwarded, if both sides made as
-    /// many of each that was sent: else such a packet is not the same piece of work.
+    /// The same for a direction of two arms. Forwarding is shared by forwarded packets, if both sides forwarded equally
+    /// many for each sent one: otherwise such a packet is not the same piece of work.
     pub(super) fn of_direction(
         self,
         direction: Direction,
@@ -161,8 +161,8 @@ impl By {
 }
 
 impl<'a> Side<'a> {
-    /// None where no packet was sent. What was not measured cost nothing. Of samples without packets, a
-    /// hundredth of all of a block, or of what is below the function, takes the place of a packet: figures
+    /// None where no packet was sent. Costs that were not measured are 0. For samples without packets, a
+    /// hundredth of a block's total, or of the part below the function, takes the place of a packet: figures
     /// are percentages.
     pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction, by: By) -> Option<Self> {
         let recording = index.recording;
@@ -171,7 +171,7 @@ impl<'a> Side<'a> {
             By::Kib => kib_of_blocks(recording),
             By::Forwarded => index.forwarded(arm).map(|(packets, _)| packets),
         };
-        let costs = index.of(arm, direction);
+        let costs = index.costs(arm, direction);
         let of_arm = |b: &u32| recording.blocks[*b as usize].arm as usize == arm;
         let mut blocks: Vec<u32> = (0..recording.blocks.len() as u32).filter(of_arm).collect();
         let by_share = recording.costs.first().is_some_and(|cost| {
@@ -187,7 +187,7 @@ impl<'a> Side<'a> {
             }
         }
         let hundredth = |b: &u32| match recording.root() {
-            // Shares are of what is below the function.
+            // Shares are of the part below the function.
             Some(_) => below.get(b).copied().unwrap_or_default() / 100,
             None => {
                 let total = recording.blocks[*b as usize].total();
@@ -206,7 +206,7 @@ impl<'a> Side<'a> {
                 *total = total.saturating_add(cost.own);
             }
         }
-        let total = Spread::of(
+        let total = Spread::from_blocks(
             totals
                 .iter()
                 .map(|(block, sum)| PerPacket { sum: *sum, packets: offered(block) })
@@ -251,7 +251,7 @@ impl<'a> Side<'a> {
         Some(side)
     }
 
-    /// All classes of an arm together, by what was sent; none where classes have other blocks.
+    /// All classes of an arm together, per sent packet; none where classes have other blocks.
     pub(super) fn all(classes: &[&Side<'_>]) -> Option<Spread> {
         let first = classes.first()?;
         if classes.iter().any(|side| side.sent != first.sent) {
@@ -261,10 +261,10 @@ impl<'a> Side<'a> {
             let sums = classes.iter().map(|side| side.total.blocks[n].sum);
             PerPacket { sum: sums.fold(0, u64::saturating_add), packets: *packets }
         });
-        Spread::of(blocks.collect())
+        Spread::from_blocks(blocks.collect())
     }
 
-    /// What it cost per packet, or what else it is shared by.
+    /// Its cost per packet, or per other unit that it is shared by.
     pub(super) fn whole(&self) -> PerPacket {
         self.each(self.sum())
     }
@@ -274,7 +274,7 @@ impl<'a> Side<'a> {
         self.total.blocks.iter().all(|block| block.sum == 0)
     }
 
-    /// What it cost in all, in the blocks that count.
+    /// Its total cost, in the blocks that count.
     pub(super) fn sum(&self) -> u64 {
         self.nodes
             .values()
@@ -287,7 +287,7 @@ impl<'a> Side<'a> {
         PerPacket { sum, packets: self.packets }
     }
 
-    /// A function's self instructions by block, all its implementations'; of none, zeros.
+    /// A function's self instructions by block, over all its implementations; zeros without any.
     pub(super) fn of_function(&self, functions: &[FunctionId]) -> Option<Spread> {
         let mut sums = vec![0_u64; self.block_packets.len()];
         for by_block in functions.iter().filter_map(|f| self.functions.get(f)) {
@@ -304,7 +304,7 @@ impl<'a> Side<'a> {
     }
 
     fn spread(&self, sums: Option<&Vec<u64>>) -> Option<Spread> {
-        Spread::of(
+        Spread::from_blocks(
             self.block_packets
                 .iter()
                 .enumerate()
@@ -313,7 +313,7 @@ impl<'a> Side<'a> {
         )
     }
 
-    /// Functions on the way to any cost.
+    /// Functions with any cost in their subtree.
     pub(super) fn entered(&self) -> BTreeSet<FunctionId> {
         let mut seen = BTreeSet::new();
         let mut functions = BTreeSet::new();
@@ -334,7 +334,7 @@ impl<'a> Side<'a> {
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::quantity::{Item, Of};
+    use netplumb_model::quantity::{FigureKey, Subject};
     use netplumb_model::recording::{Block, Ledger};
 
     use super::*;
@@ -353,20 +353,20 @@ mod tests {
                 returned: 0,
                 duration_ns: 0,
             });
-            recording.add(Of::Block(arm), &PAYLOAD, Item::ONLY, *bytes as f64);
+            recording.add(Subject::Block(arm), &PAYLOAD, FigureKey::ONLY, *bytes as f64);
         }
         recording
     }
 
     /// Check that the same payload in other frames is compared per KiB, in the same frames per packet, and
-    /// so is what is no whole number of KiB.
+    /// per packet too if it is not a whole number of KiB.
     #[test]
     fn per_kib() {
         let recording = hosts(&[(700, 1 << 20), (120, 1 << 20), (700, 1 << 20)]);
-        let by = |one, other| By::of((&recording, one), (&recording, other));
+        let by = |one, other| By::for_arms((&recording, one), (&recording, other));
         assert_eq!(by(0, 1), By::Kib);
         assert_eq!(by(0, 2), By::Ledger);
         let odd = hosts(&[(7, 9_000), (8, 9_000)]);
-        assert_eq!(By::of((&odd, 0), (&odd, 1)), By::Ledger);
+        assert_eq!(By::for_arms((&odd, 0), (&odd, 1)), By::Ledger);
     }
 }

@@ -1,5 +1,5 @@
 //! The tables of a comparison: wholes, layers, stages and functions before and after. `columns` and
-//! `costs` declare each column once for both judges and every output, `line` has what stands in it.
+//! `costs` declare each column once for both judges and every output, `line` has the cells.
 
 mod columns;
 mod costs;
@@ -9,12 +9,12 @@ mod page;
 pub(super) use costs::object;
 pub(super) use page::{all_layers, arm, from_trees, rows, summary};
 
-use columns::{SAMPLE_NAME_LETTERS, Shown, WITH_QUANTILES};
+use columns::{SAMPLE_NAME_LETTERS, TableSubject, WITH_QUANTILES};
 use costs::costs;
-use line::{Line, Of, WIDE};
+use line::{Line, LineSubject, WIDE};
 
 use super::sentence::subject;
-use super::{ClassDiff, Diff, Judge, Row, mixed};
+use super::{ClassDiff, Diff, DiffRow, Judge, mixed};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
@@ -30,9 +30,9 @@ fn lines<'a>(
     diff: &'a Diff<'_>,
     class: &'a ClassDiff,
     kind: &'static str,
-    rows: impl IntoIterator<Item = &'a Row>,
+    rows: impl IntoIterator<Item = &'a DiffRow>,
 ) -> Vec<Line<'a>> {
-    let line = |row| Line { diff, class, kind, of: Of::Row(row) };
+    let line = |row| Line { diff, class, kind, of: LineSubject::Row(row) };
     rows.into_iter().map(line).collect()
 }
 
@@ -52,7 +52,7 @@ pub(super) fn csv(diff: &Diff<'_>, layer: Option<&str>) -> String {
                     diff,
                     class,
                     kind: "function",
-                    of: Of::Context(row, *context, *changes),
+                    of: LineSubject::Context(row, *context, *changes),
                 })
             });
             return of_contexts.collect::<Vec<_>>();
@@ -69,7 +69,7 @@ pub(super) fn csv(diff: &Diff<'_>, layer: Option<&str>) -> String {
         all.extend(lines(diff, class, "inclusive", inclusive));
         all
     });
-    let shown = Shown::new(diff, "function", None);
+    let shown = TableSubject::new(diff, "function", None);
     Table::new(shown.columns(), lines).csv()
 }
 
@@ -77,9 +77,9 @@ pub(super) fn csv(diff: &Diff<'_>, layer: Option<&str>) -> String {
 pub(super) fn json<'a>(
     diff: &'a Diff<'_>,
     class: &'a ClassDiff,
-    rows: impl IntoIterator<Item = &'a Row>,
+    rows: impl IntoIterator<Item = &'a DiffRow>,
 ) -> Vec<Value> {
-    let shown = Shown::new(diff, "function", None);
+    let shown = TableSubject::new(diff, "function", None);
     Table::new(shown.columns(), lines(diff, class, "function", rows)).json()
 }
 
@@ -87,32 +87,32 @@ pub(super) fn json<'a>(
 pub(super) fn wholes<'a>(diff: &'a Diff<'_>) -> Table<'a, Line<'a>> {
     let classes = diff.classes.iter();
     let lines = classes.flat_map(|class| lines(diff, class, "arm", class.whole()));
-    Table::new(Shown::new(diff, "arm", None).columns(), lines)
+    Table::new(TableSubject::new(diff, "arm", None).columns(), lines)
 }
 
-/// Functions of a class, those that differ first, and their sum; and how many are left out. Of
-/// exact costs only those that differ, and the sums of the others.
+/// Functions of a class, different ones first, and their sum; and how many are left out. For exact
+/// costs only different ones, and the sums of the others.
 pub(super) fn functions<'a>(
     diff: &'a Diff<'_>,
     class: &'a ClassDiff,
     layer: Option<&str>,
     top: usize,
 ) -> (Table<'a, Line<'a>>, usize) {
-    let of_layer = |r: &&Row| layer.is_none_or(|l| r.of == l);
+    let of_layer = |r: &&DiffRow| layer.is_none_or(|l| r.of == l);
     let functions = class.functions.iter().filter(of_layer);
-    let (mut rows, others): (Vec<&Row>, Vec<&Row>) =
+    let (mut rows, others): (Vec<&DiffRow>, Vec<&DiffRow>) =
         functions.partition(|row| row.judged.differs());
     if class.counted.is_none() {
         rows.extend(others);
     }
-    let (apart, rows): (Vec<&Row>, Vec<&Row>) =
+    let (apart, rows): (Vec<&DiffRow>, Vec<&DiffRow>) =
         rows.into_iter().partition(|row| row.has_same_code());
     let mut rows = rows;
     let top = if top == 0 { rows.len() } else { top };
     let rest = rows.split_off(top.min(rows.len()));
     let mut all = lines(diff, class, "function", rows);
     let mut add = |what: String, delta| {
-        all.push(Line { diff, class, kind: "rest", of: Of::Rest(what, delta) });
+        all.push(Line { diff, class, kind: "rest", of: LineSubject::Rest(what, delta) });
     };
     let mut left = rest.len();
     if let Some(counted) = &class.counted {
@@ -135,11 +135,11 @@ pub(super) fn functions<'a>(
     let total = class.total.as_ref().filter(|_| layer.is_none());
     all.extend(lines(diff, class, "all functions", total));
     let (noun, of) = diff.noun();
-    let shown = Shown::new(diff, noun, Some(of));
+    let shown = TableSubject::new(diff, noun, Some(of));
     (Table::new(shown.columns(), all), left)
 }
 
-/// Functions of a class that differ though their code is the same in both kernels, if there are any; and how many are
+/// Functions of a class that differ despite the same code in both kernels, if there are any; and how many are
 /// left out.
 pub(super) fn same_code<'a>(
     diff: &'a Diff<'_>,
@@ -147,36 +147,36 @@ pub(super) fn same_code<'a>(
     layer: Option<&str>,
     top: usize,
 ) -> Option<(Table<'a, Line<'a>>, usize)> {
-    let of_layer = |r: &&Row| layer.is_none_or(|l| r.of == l);
+    let of_layer = |r: &&DiffRow| layer.is_none_or(|l| r.of == l);
     let functions = class.functions.iter().filter(of_layer);
-    let mut rows: Vec<&Row> =
+    let mut rows: Vec<&DiffRow> =
         functions.filter(|row| row.judged.differs() && row.has_same_code()).collect();
     let top = if top == 0 { rows.len() } else { top };
     let left = rows.split_off(top.min(rows.len())).len();
-    let shown = Shown::new(diff, "same code in both kernels", Some("layer"));
+    let shown = TableSubject::new(diff, "same code in both kernels", Some("layer"));
     let lines = lines(diff, class, "function", rows);
     (!lines.is_empty()).then(|| (Table::new(shown.columns(), lines), left))
 }
 
-/// Functions of a class with all that they call, those that differ first; and how many are left out.
+/// Inclusive costs of a class's functions, different ones first; and how many are left out.
 pub(super) fn inclusive<'a>(
     diff: &'a Diff<'_>,
     class: &'a ClassDiff,
     layer: Option<&str>,
     top: usize,
 ) -> (Table<'a, Line<'a>>, usize) {
-    let of_layer = |r: &&Row| layer.is_none_or(|l| r.of == l);
-    let (mut rows, others): (Vec<&Row>, Vec<&Row>) =
+    let of_layer = |r: &&DiffRow| layer.is_none_or(|l| r.of == l);
+    let (mut rows, others): (Vec<&DiffRow>, Vec<&DiffRow>) =
         (class.inclusive.iter().filter(of_layer)).partition(|row| row.judged.differs());
     rows.extend(others);
     let top = if top == 0 { rows.len() } else { top };
     let left = rows.split_off(top.min(rows.len())).len();
-    let shown = Shown::new(diff, "with all it calls", Some("layer"));
+    let shown = TableSubject::new(diff, "with all it calls", Some("layer"));
     let lines = lines(diff, class, "inclusive", rows);
     (Table::new(shown.columns(), lines), left)
 }
 
-/// The columns of functions and, of figures that vary, of stages.
+/// The columns of functions and, for figures that vary, of stages.
 #[cfg(test)]
 pub(crate) fn declared(diff: &Diff<'_>) -> Vec<Vec<Entry>> {
     let titles: &[_] = match diff.judge {
@@ -184,7 +184,7 @@ pub(crate) fn declared(diff: &Diff<'_>) -> Vec<Vec<Entry>> {
         Judge::Statistical => &[("function", "layer"), ("stage", "kind")],
     };
     let columns = |(title, of): &(&'static str, &'static str)| {
-        let mut columns = Shown::new(diff, title, Some(of)).columns();
+        let mut columns = TableSubject::new(diff, title, Some(of)).columns();
         if diff.judge == Judge::Exact {
             // Below a function.
             columns.extend(costs::inclusive());
@@ -207,13 +207,13 @@ pub(super) fn room(diff: &Diff<'_>, view: &View) -> Room {
         Judge::Statistical => (78, SAMPLE_NAME_LETTERS),
     };
     let name = view.columns.saturating_sub(beside).clamp(least, most);
-    Room::of(view.columns, name)
+    Room::new(view.columns, name)
 }
 
 /// The stages of a class, with the whole path.
 pub(super) fn stages<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> Table<'a, Line<'a>> {
     let rows = class.stages.iter().chain(&class.way);
-    let shown = Shown::new(diff, "stage", Some("kind"));
+    let shown = TableSubject::new(diff, "stage", Some("kind"));
     Table::new(shown.columns(), lines(diff, class, "stage", rows))
 }
 
@@ -222,7 +222,7 @@ pub(super) fn layers<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> Table<'a, 
     let layers = class.layers.iter().filter(|row| row.judged.differs());
     let mut all = lines(diff, class, "layer", layers);
     all.extend(lines(diff, class, "all functions", &class.total));
-    let mut columns = Shown::new(diff, "layer", None).names();
+    let mut columns = TableSubject::new(diff, "layer", None).names();
     columns.extend(costs());
     Table::new(columns, all)
 }
@@ -230,7 +230,7 @@ pub(super) fn layers<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> Table<'a, 
 /// Some rows of several classes as Markdown.
 pub(super) fn markdown_of_classes<'a>(
     diff: &'a Diff<'_>,
-    rows: impl IntoIterator<Item = (&'a ClassDiff, &'a Row)>,
+    rows: impl IntoIterator<Item = (&'a ClassDiff, &'a DiffRow)>,
     out: &mut String,
 ) {
     let class = Column::text("class", |l: &Line<'a>| subject(l.class)).letters(CLASS_LETTERS);
@@ -238,7 +238,7 @@ pub(super) fn markdown_of_classes<'a>(
         Judge::Exact => ("function", true),
         Judge::Statistical => ("what", false),
     };
-    let shown = Shown::new(diff, title, None);
+    let shown = TableSubject::new(diff, title, None);
     let mut columns = vec![class.people(0)];
     columns.extend(shown.names());
     columns.extend(if exact { costs() } else { shown.sample() });

@@ -1,17 +1,19 @@
 //! A comparison for a terminal: the sentences, then tables.
 
-use super::sentence::{Style, figure, sentence, signed, subject, told_apart, words};
+use super::sentence::{Style, distinct_texts, figure, sentence, signed, subject, words};
 use super::trust::trust;
-use super::{ClassDiff, Counted, Diff, Judged, Verdict, calls, mixed, table, tree_of, with_trees};
+use super::{
+    ClassDiff, Diff, ExactVerdict, Judged, Verdict, calls, mixed, table, tree_of, with_trees,
+};
 use crate::footer::{self, Note};
 use crate::number::{plural, printable};
 use crate::table::Room;
 use crate::text::continued;
 use crate::view::View;
 
-/// Notes of one kind, unless all are asked for.
+/// The most notes of one kind, unless all are requested.
 const MANY_NOTES: usize = 4;
-/// Names of what only one side measured.
+/// The most names of functions that only one side measured.
 const ONE_SIDED: usize = 6;
 /// Calls of less than this are left out of graphs, in percent of either side.
 const SMALL_PERCENT: f64 = 0.5;
@@ -24,7 +26,7 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
     for class in &diff.both {
         out.push_str(&format!("\n{}, per {}\n", words(class.class), class.per));
         let table = mixed::table(class, view.top);
-        out.push_str(&table.terminal(Room::of(view.columns, NAME_LETTERS)));
+        out.push_str(&table.terminal(Room::new(view.columns, NAME_LETTERS)));
         let shown = if view.top == 0 { usize::MAX } else { view.top };
         out.push_str(&more(class.functions.len().saturating_sub(shown), "function"));
     }
@@ -33,9 +35,9 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
         out.push_str(&table::wholes(diff).terminal(table::room(diff, view)));
     }
     for class in diff.classes.iter().filter(|_| !is_bench(diff)) {
-        let differs = |c: &Counted| c.verdict.differs() || !class.changed().is_empty();
+        let differs = |c: &ExactVerdict| c.verdict.differs() || !class.changed().is_empty();
         if view.layer.is_none() && class.counted.as_ref().is_some_and(|c| !differs(c)) {
-            // The sentence said it all.
+            // The sentence has everything.
             continue;
         }
         out.push('\n');
@@ -47,7 +49,8 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
                 let Some(tree) = tree_of(trees, class) else {
                     continue;
                 };
-                let heading = format!("\nCall graphs of {}, {}\n", subject(class), class.of());
+                let heading =
+                    format!("\nCall graphs of {}, {}\n", subject(class), class.per_what());
                 out.push_str(&heading);
                 out.push_str(&calls::render(trees, tree, SMALL_PERCENT));
             }
@@ -58,7 +61,7 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
     out
 }
 
-/// Whether it is of arms of benches, which are all in one table.
+/// Whether benches are compared, whose arms are all in one table.
 pub(super) fn is_bench(diff: &Diff<'_>) -> bool {
     diff.classes.iter().any(|class| class.rates.is_some())
 }
@@ -70,7 +73,7 @@ fn more(left: usize, noun: &str) -> String {
     }
 }
 
-/// What can be said of sides that two instruments measured.
+/// The note on sides that two instruments measured.
 pub(super) fn two_clocks(diff: &Diff<'_>) -> Option<&'static str> {
     match (diff.one_clock, diff.both.is_empty()) {
         (true, _) => None,
@@ -83,7 +86,7 @@ pub(super) fn two_clocks(diff: &Diff<'_>) -> Option<&'static str> {
     }
 }
 
-/// What stands before any table: differences, and a sentence for each class.
+/// The part before any table: differences, and a sentence for each class.
 pub fn head(diff: &Diff<'_>, columns: usize) -> String {
     let mut out = String::new();
     let mut line = |text: &str, indent: usize| {
@@ -136,13 +139,13 @@ fn section(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
     }
     if view.layer.is_none() && class.counted.is_some() {
         out.push('\n');
-        out.push_str(&table::layers(diff, class).terminal(Room::of(view.columns, 16)));
+        out.push_str(&table::layers(diff, class).terminal(Room::new(view.columns, 16)));
     }
     if view.layer.is_none() && !class.stages.is_empty() {
         out.push_str(&table::stages(diff, class).terminal(table::room(diff, view)));
     }
     let layer = view.layer.as_deref();
-    let of_layer = |r: &super::Row| layer.is_none_or(|l| r.of == l);
+    let of_layer = |r: &super::DiffRow| layer.is_none_or(|l| r.of == l);
     if class.counted.is_some() || class.functions.iter().any(of_layer) {
         if class.counted.is_some() {
             out.push('\n');
@@ -177,7 +180,7 @@ fn section(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
 
 /// The figures of each context.
 fn contexts(class: &ClassDiff) -> String {
-    let told = |row: &super::Row| match &row.judged {
+    let text = |row: &super::DiffRow| match &row.judged {
         Judged::Exactly(change, Verdict::Equal) => {
             format!("{} {}, equal", row.name, figure(change.after))
         }
@@ -190,11 +193,11 @@ fn contexts(class: &ClassDiff) -> String {
         ),
         Judged::Statistically(_) => row.name.clone(),
     };
-    let told: Vec<String> = class.contexts.iter().map(told).collect();
-    told.join("; ")
+    let text: Vec<String> = class.contexts.iter().map(text).collect();
+    text.join("; ")
 }
 
-/// What is in no table.
+/// Notes on what no table has.
 pub(super) fn left_out(class: &ClassDiff, name: &dyn Fn(&str) -> String) -> Vec<String> {
     let mut out = Vec::new();
     if class.small > 0 {
@@ -215,8 +218,8 @@ pub(super) fn left_out(class: &ClassDiff, name: &dyn Fn(&str) -> String) -> Vec<
     out
 }
 
-/// What is behind the figures: moves, calls that came or went, names that are new, blocks that
-/// stand apart. In a style; of one layer only, and all of them or a few.
+/// The background of the figures: moves, calls that came or went, new names, outlier blocks. In a
+/// style; for one layer only, and all of them or a few.
 pub(super) fn notes(
     class: &ClassDiff,
     diff: &Diff<'_>,
@@ -259,8 +262,8 @@ pub(super) fn notes(
             .branches
             .iter()
             .filter(|b| shown(b.callee))
-            // A call in many packets, or of less than an instruction in each, is no
-            // change of the path.
+            // A call once in many packets, or of less than an instruction in each, is not
+            // a change of the path.
             .filter(|b| !b.inclusive_insns.delta().below(1) && !b.calls.delta().below(20))
             .map(|b| {
                 let came = b.calls.after.sum > 0 || b.inclusive_insns.after.sum > 0;
@@ -310,7 +313,7 @@ pub(super) fn notes(
     }
     for (blocks, side) in counted.blocks.iter().zip(["before", "after"]) {
         for block in &blocks.odd {
-            let (own, others) = told_apart(blocks.blocks[*block], blocks.low);
+            let (own, others) = distinct_texts(blocks.blocks[*block], blocks.low);
             notes.push(Note::new(
                 "apart",
                 format!(

@@ -1,5 +1,5 @@
-//! The union of two calling-context trees: nodes by their calling path, functions
-//! that are the same merged.
+//! The union of two calling-context trees: nodes by their calling path, with equal
+//! functions merged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use super::side::{Side, Sum};
 /// A node of either tree, or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnionNode {
-    /// Index of the caller's, less than its own.
+    /// Index of the caller's node, less than its own.
     pub parent: Option<u32>,
-    /// The function.
+    /// Index among the joint functions of both sides.
     pub function: JointId,
     /// Its own cost before.
     pub before: Sum,
@@ -83,8 +83,8 @@ impl Builder {
             Some(side.recording.nodes[parent as usize].function)
         };
         for (id, sum) in side.nodes.get(&context).into_iter().flatten() {
-            // The way up to what is known, and down again: callers without a cost
-            // of their own are nodes too.
+            // Up to a known node, and down again: callers without a cost of their
+            // own are nodes too.
             let mut path = Vec::new();
             let mut next = Some(*id);
             while let Some(id) = next.filter(|id| !united.contains_key(id)) {

@@ -1,5 +1,5 @@
-//! The footer under a comparison: what the figures are, how the verdicts were reached, and what is
-//! missing.
+//! The footer under a comparison: the figures' meaning, the basis of the verdicts, and missing
+//! data.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use netplumb_model::recording::{Recording, env};
 use netplumb_stats::judge::FALSE_RATE;
 
 use super::arms::NO_ARMS;
-use super::{ClassDiff, Counted, Diff, Judge, facts};
+use super::{ClassDiff, Diff, ExactVerdict, Judge, facts};
 use crate::footer::Note;
 use crate::interval;
 use crate::number::{counted, printable};
@@ -39,20 +39,20 @@ fn of_all(diff: &Diff<'_>) -> Vec<Note> {
     }
 }
 
-/// A fact of the machines of all pairs of arms: "max → cortex-a72", or the one of all.
+/// A fact of the machines of all pairs of arms: "max → cortex-a72", or the common value.
 fn machines(diff: &Diff<'_>, key: &str) -> String {
     let pairs = diff.pairs();
     let none = pairs.is_empty().then_some(NO_ARMS);
     let mut all: Vec<String> = Vec::new();
     for pair in pairs.into_iter().chain(none) {
-        let both = diff.sides.of(pair);
+        let both = diff.sides.arms_of(pair);
         let [was, is] = both.map(|one| printable(one.fact(key).unwrap_or("?"), 120));
-        let told = match was == is {
+        let level = match was == is {
             true => is,
             false => format!("{was} → {is}"),
         };
-        if !all.contains(&told) {
-            all.push(told);
+        if !all.contains(&level) {
+            all.push(level);
         }
     }
     match all.len() {
@@ -61,7 +61,7 @@ fn machines(diff: &Diff<'_>, key: &str) -> String {
     }
 }
 
-/// The same of figures that repeat exactly.
+/// The same for figures that repeat exactly.
 fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
     let sides = diff.sides;
     let quick = |(recording, _): (&Recording, &str)| {
@@ -91,7 +91,7 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
     let blocks = || counted_classes().flat_map(|c| &c.blocks);
     let counts: BTreeSet<usize> = blocks().map(|b| b.blocks.len()).collect();
     let odd: usize = blocks().map(|b| b.odd.len()).sum();
-    let varies = |c: &&Counted| c.blocks.iter().any(|b| !b.exact());
+    let varies = |c: &&ExactVerdict| c.blocks.iter().any(|b| !b.exact());
     let varying = counted_classes().filter(varies).count();
     let (least, most) = (counts.first().unwrap_or(&0), counts.last().unwrap_or(&0));
     let mut text = match least == most {
@@ -99,7 +99,7 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
         false => format!("{least} to {most} a side"),
     };
     if odd == 0 && varying == 0 {
-        text.push_str(", those of one side equal to the instruction");
+        text.push_str(", and the blocks of a side are equal to the instruction");
     }
     if odd > 0 {
         text.push_str(&format!(
@@ -116,7 +116,7 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
     notes.push(Note::new("blocks", text));
     notes.push(Note::new(
         "sums",
-        "changes of functions, with those too small to tell, add up to that of the class",
+        "changes of functions, also of those too small to tell, add up to the change of the class",
     ));
     let same = std::ptr::eq(sides.before, sides.after);
     let mut lost = Vec::new();
@@ -140,9 +140,9 @@ fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
     notes
 }
 
-/// The same of blocks that are a sample.
+/// The same for blocks that are a sample.
 fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
-    // Of the arms that are compared: there may be others.
+    // Only of the compared arms: there may be others.
     let blocks = |recording: &Recording, arm: fn(&ClassDiff) -> usize| {
         let is_of = |arm: usize| recording.blocks.iter().filter(move |b| b.arm as usize == arm);
         let counts: BTreeSet<usize> =

@@ -1,11 +1,11 @@
-//! A made-up recording of a guest with a disk: its table, and claims about what was counted.
+//! A made-up recording of a guest with a disk: its table, and claims about counts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::experiment::Experiment;
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::reads::{
     DISK_READ_BYTES, DISK_READS, DISK_WRITES, GUEST_TIME, MAJOR_FAULTS, MINOR_FAULTS,
 };
@@ -17,7 +17,7 @@ use super::terminal;
 use crate::analysis::classes;
 use crate::claims;
 use crate::html::report_page;
-use crate::together::Together;
+use crate::together::CrossQuantity;
 
 const EXPERIMENT: &str = r#"
 name = "disk"
@@ -138,16 +138,16 @@ fn made() -> Recording {
                 (&MINOR_FAULTS, 7.0),
                 (&GUEST_TIME, 3_200_000.0 * scale),
             ] {
-                let item = netplumb_model::quantity::Item::ONLY;
-                recording.add(Of::Block(block), quantity, item, value);
+                let item = netplumb_model::quantity::FigureKey::ONLY;
+                recording.add(Subject::Block(block), quantity, item, value);
             }
         }
     }
     recording
 }
 
-/// Check that the table has the means of blocks, with what they come to, for wide and narrow
-/// terminals and the page; and that there is none without a disk.
+/// Check that the table has the means of blocks, with the figures derived from them, for wide and
+/// narrow terminals and the page; and that there is none without a disk.
 #[test]
 fn the_table() {
     let recording = made();
@@ -155,7 +155,7 @@ fn the_table() {
     let text = [120, 70].map(|columns| terminal(&recording, &views, columns));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/disks.txt");
     golden(&path, &text.join("\n"));
-    let page = report_page(&recording, &views, None, &Together::default());
+    let page = report_page(&recording, &views, None, &CrossQuantity::default());
     assert_eq!(page.events.len(), 1);
     assert_eq!(page.events[0].rows.len(), 2);
     let bare = Recording { scalars: Vec::new(), ..made() };

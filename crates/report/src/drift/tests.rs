@@ -1,5 +1,5 @@
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, MERGED, Node, Total};
 use netplumb_model::timing::INSTRUCTIONS;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const BLOCKS: u32 = 60;
 
-/// A run of some hours, of functions that cost so much at a time, in hours.
+/// A run of some hours, of functions with these costs at a time, in hours.
 fn run(hours: f64, costs: &[&dyn Fn(f64) -> f64]) -> Recording {
     let mut recording = Recording {
         arms: vec![Arm {
@@ -61,22 +61,22 @@ fn run(hours: f64, costs: &[&dyn Fn(f64) -> f64]) -> Recording {
                 own: own(*cost),
             });
         }
-        let of = Of::Block(block);
-        recording.add(of, &MERGED, Item::ONLY, 512.0);
-        recording.add(of, &INTO_RUN, Item::ONLY, at * NS_PER_HOUR);
+        let of = Subject::Block(block);
+        recording.add(of, &MERGED, FigureKey::ONLY, 512.0);
+        recording.add(of, &INTO_RUN, FigureKey::ONLY, at * NS_PER_HOUR);
     }
     recording
 }
 
-fn told_of(recording: &Recording) -> Vec<String> {
+fn note_lines(recording: &Recording) -> Vec<String> {
     notes(recording).into_iter().map(|note| note.line()).collect()
 }
 
-/// Check that a run without drift says how much there could be, with no warning.
+/// Check that a run without drift has an upper bound on it, with no warning.
 #[test]
 fn none() {
     let recording = run(12.0, &[&|_| 900.0, &|_| 100.0]);
-    let lines = told_of(&recording);
+    let lines = note_lines(&recording);
     assert_eq!(
         lines[0],
         "run       12 h; 30,720 blocks measured; up to 512 are merged into one, so that an arm has at \
@@ -85,7 +85,7 @@ fn none() {
     assert!(lines[1].starts_with("drift     udp tx: none; at most 0.00"), "{lines:?}");
     assert!(lines[1].contains("% an hour, of 1000."), "{lines:?}");
     assert!(notes(&recording).iter().all(|note| !note.warning));
-    let drift = &of(&recording)[0];
+    let drift = &drifts(&recording)[0];
     assert_eq!((drift.drifts, drift.functions.len()), (Some(false), 0));
     assert_eq!(drift.series.len(), BLOCKS as usize);
 }
@@ -99,7 +99,7 @@ fn rises() {
     assert!(note.warning);
     assert!(note.text.starts_with("udp tx: rises by 0.90% an hour"), "{}", note.text);
     assert!(note.text.contains("of the whole an hour: f1 +0.90%;"), "{}", note.text);
-    let drift = &of(&recording)[0];
+    let drift = &drifts(&recording)[0];
     let trend = drift.trend.as_ref().unwrap();
     assert!(trend.low <= 0.9 && trend.p < 1e-6 && trend.step.is_none());
     let falls = run(0.5, &[&|hours| 900.0 - 180.0 * hours]);
@@ -116,13 +116,13 @@ fn steps() {
     assert!(text.contains("(+10.0%)"), "{text}");
 }
 
-/// Check that other runs say nothing of drift, and short ones that they can't.
+/// Check that other runs have no note on drift, and that short ones are reported as too short.
 #[test]
 fn short_runs() {
     let mut recording = run(1.0, &[&|_| 900.0]);
     recording.scalars.retain(|scalar| scalar.block() < Some(5));
-    let lines = told_of(&recording);
+    let lines = note_lines(&recording);
     assert!(lines[1].contains("too few blocks"), "{lines:?}");
     recording.scalars.clear();
-    assert!(notes(&recording).is_empty() && of(&recording).is_empty());
+    assert!(notes(&recording).is_empty() && drifts(&recording).is_empty());
 }

@@ -3,15 +3,16 @@
 use netplumb_model::events::{Mode, with_mode};
 use netplumb_stats::welch::Mean;
 
-use super::rows::{Divided, Row, unit};
+use super::counted::focus;
+use super::rows::{Divided, EventRow, unit};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Value};
 use crate::times::{ns, rounded};
 
-/// Letters of what is said of an event.
+/// Letters of an event's note.
 const NOTE_LETTERS: usize = 200;
-/// From here on there is room for what an event is.
+/// From here on there is room for the meaning of an event.
 pub(super) const WIDE: usize = 90;
 
 /// A figure in the unit of its event.
@@ -30,10 +31,10 @@ pub(crate) fn with_unit(value: f64) -> String {
     }
 }
 
-fn ends(mean: &Mean, told: impl Fn(f64) -> String) -> Value {
+fn ends(mean: &Mean, figure_text: impl Fn(f64) -> String) -> Value {
     match (mean.low, mean.high) {
         (Some(low), Some(high)) => {
-            Value::Told(format!("{} to {}", told(low), told(high)), Some(low))
+            Value::Told(format!("{} to {}", figure_text(low), figure_text(high)), Some(low))
         }
         _ => Value::Missing,
     }
@@ -44,28 +45,28 @@ fn number(value: Option<f64>) -> Value {
 }
 
 /// The columns of some rows.
-pub(super) fn counts<'r>(rows: &[Row<'r>]) -> Vec<Column<'r, Row<'r>>> {
+pub(super) fn counts<'r>(rows: &[EventRow<'r>]) -> Vec<Column<'r, EventRow<'r>>> {
     let first = rows.iter().find(|row| row.counted.is_some());
     let mut arms = rows.iter().map(|row| row.arm).filter(|arm| !arm.is_empty());
     let several = arms.any(|arm| Some(arm) != first.map(|r| r.arm));
     let by_cpu = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.cpu.is_some()));
     let by_task = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.task.is_some()));
     let by_layer = (rows.iter()).any(|row| row.counted.as_ref().is_some_and(|c| c.layer.is_some()));
-    let intervals = rows.iter().any(Row::has_interval);
+    let intervals = rows.iter().any(EventRow::has_interval);
     let shared = rows.iter().any(|row| row.share().is_some());
-    let per = first.and_then(Row::per).unwrap_or("second");
-    of(per, several, [by_cpu, by_task, by_layer], intervals, shared)
+    let per = first.and_then(EventRow::per).unwrap_or("second");
+    event_columns(per, several, [by_cpu, by_task, by_layer], intervals, shared)
 }
 
-fn of<'r>(
+fn event_columns<'r>(
     per: &'static str,
     several: bool,
     [by_cpu, by_task, by_layer]: [bool; 3],
     intervals: bool,
     shared: bool,
-) -> Vec<Column<'r, Row<'r>>> {
+) -> Vec<Column<'r, EventRow<'r>>> {
     let mut columns = Vec::new();
-    let arm = Column::text("arm", |row: &Row<'r>| row.arm.into())
+    let arm = Column::text("arm", |row: &EventRow<'r>| row.arm.into())
         .hint("one combination of settings")
         .key("arm");
     columns.push(match several {
@@ -73,13 +74,13 @@ fn of<'r>(
         false => arm,
     });
     columns.push(
-        Column::code("event", |row: &Row<'r>| Value::Name(row.name.into(), None))
+        Column::code("event", |row: &EventRow<'r>| Value::Name(row.name.into(), None))
             .hint("its name")
             .key("event")
             .people(1)
             .page("event"),
     );
-    let cpu = |row: &Row<'r>| match row.counted.as_ref().and_then(|c| c.cpu) {
+    let cpu = |row: &EventRow<'r>| match row.counted.as_ref().and_then(|c| c.cpu) {
         Some(cpu) => Value::Told(cpu.to_string(), Some(f64::from(cpu))),
         None => Value::Told("all".into(), None),
     };
@@ -91,10 +92,10 @@ fn of<'r>(
                 .page("cpu"),
         );
     }
-    let task = |row: &Row<'r>| row.counted.as_ref().and_then(|c| c.task.clone());
+    let task = |row: &EventRow<'r>| row.counted.as_ref().and_then(|c| c.task.clone());
     if by_task {
         columns.push(
-            Column::text("task", move |row: &Row<'r>| {
+            Column::text("task", move |row: &EventRow<'r>| {
                 task(row).map_or("all".into(), |task| task.into_owned())
             })
             .hint("the name of the threads that it happened in; all of them together")
@@ -102,30 +103,31 @@ fn of<'r>(
             .page("task"),
         );
     }
-    let layer = |row: &Row<'r>| row.counted.as_ref().and_then(|c| c.layer);
+    let layer = |row: &EventRow<'r>| row.counted.as_ref().and_then(|c| c.layer);
     if by_layer {
         columns.push(
-            Column::text("layer", move |row: &Row<'r>| layer(row).map_or("all".into(), Into::into))
-                .hint("the layer of the code that caused it; all of them together")
-                .people(2)
-                .page("layer"),
+            Column::text("layer", move |row: &EventRow<'r>| {
+                layer(row).map_or("all".into(), Into::into)
+            })
+            .hint("the layer of the code that caused it; all of them together")
+            .people(2)
+            .page("layer"),
         );
     }
     columns.extend([
-        Column::machine(|row: &Row<'r>| {
+        Column::machine(|row: &EventRow<'r>| {
             let cpu = row.counted.as_ref().and_then(|c| c.cpu);
             cpu.map_or(Value::Missing, |cpu| Value::Count(cpu.into()))
         })
         .key("cpu"),
-        Column::machine(move |row: &Row<'r>| {
+        Column::machine(move |row: &EventRow<'r>| {
             task(row).map_or(Value::Missing, |task| Value::Text(task.into_owned()))
         })
         .key("task"),
-        Column::machine(move |row: &Row<'r>| Value::words(layer(row))).key("layer"),
-        Column::machine(|row: &Row<'r>| Value::Text(super::rows::focus(row.name).into()))
-            .key("focus"),
-        Column::machine(|row: &Row<'r>| Value::Text(unit(row.is_time()).into())).key("unit"),
-        Column::figure("count", |row: &Row<'r>| match &row.counted {
+        Column::machine(move |row: &EventRow<'r>| Value::words(layer(row))).key("layer"),
+        Column::machine(|row: &EventRow<'r>| Value::Text(focus(row.name).into())).key("focus"),
+        Column::machine(|row: &EventRow<'r>| Value::Text(unit(row.is_time()).into())).key("unit"),
+        Column::figure("count", |row: &EventRow<'r>| match &row.counted {
             Some(counted) if counted.is_time => figure(counted.total(), true),
             Some(counted) => Value::Count(counted.total() as u64),
             None => Value::Told("not counted".into(), None),
@@ -133,22 +135,22 @@ fn of<'r>(
         .hint("how often it happened in all blocks; of a clock, its time")
         .people(3)
         .page("count"),
-        Column::machine(|row: &Row<'r>| match &row.counted {
+        Column::machine(|row: &EventRow<'r>| match &row.counted {
             Some(counted) => Value::Count(counted.total() as u64),
             None => Value::Missing,
         })
         .key("count"),
-        Column::machine(|row: &Row<'r>| Value::words(row.per())).key("per"),
-        Column::machine(|row: &Row<'r>| number(row.mean().map(|mean| mean.value))).key("mean"),
-        Column::machine(|row: &Row<'r>| number(row.mean().and_then(|mean| mean.low)))
+        Column::machine(|row: &EventRow<'r>| Value::words(row.per())).key("per"),
+        Column::machine(|row: &EventRow<'r>| number(row.mean().map(|mean| mean.value))).key("mean"),
+        Column::machine(|row: &EventRow<'r>| number(row.mean().and_then(|mean| mean.low)))
             .key("mean_low"),
-        Column::machine(|row: &Row<'r>| number(row.mean().and_then(|mean| mean.high)))
+        Column::machine(|row: &EventRow<'r>| number(row.mean().and_then(|mean| mean.high)))
             .key("mean_high"),
     ]);
     // Of one run it is the count itself.
     if intervals || per != "run" {
         columns.push(
-            Column::figure(format!("per {per}"), |row: &Row<'r>| match row.mean() {
+            Column::figure(format!("per {per}"), |row: &EventRow<'r>| match row.mean() {
                 Some(mean) => figure(mean.value, row.is_time()),
                 None => Value::Missing,
             })
@@ -159,7 +161,7 @@ fn of<'r>(
     }
     if intervals {
         columns.push(
-            Column::figure("95% interval", |row: &Row<'r>| match row.mean() {
+            Column::figure("95% interval", |row: &EventRow<'r>| match row.mean() {
                 Some(mean) if row.is_time() => ends(&mean, with_unit),
                 Some(mean) => ends(&mean, rounded),
                 None => Value::Missing,
@@ -169,7 +171,7 @@ fn of<'r>(
             .page("interval"),
         );
     }
-    let rate = Column::figure("per second", |row: &Row<'r>| match row.per_second() {
+    let rate = Column::figure("per second", |row: &EventRow<'r>| match row.per_second() {
         Some(rate) if row.is_time() => {
             let cpus = rate / 1e9;
             Value::Told(format!("{cpus:.3} CPUs"), Some(rate))
@@ -181,9 +183,9 @@ fn of<'r>(
     if per != "second" {
         columns.push(rate.people(6).page("rate"));
     }
-    columns.push(Column::machine(|row: &Row<'r>| number(row.per_second())).key("per_second"));
+    columns.push(Column::machine(|row: &EventRow<'r>| number(row.per_second())).key("per_second"));
     for (key, end) in [("enabled_ns", 0), ("running_ns", 1)] {
-        let time = move |row: &Row<'r>| {
+        let time = move |row: &EventRow<'r>| {
             let times = row.counted.as_ref().and_then(|c| c.counted_ns);
             times.map_or(Value::Missing, |times| Value::Count(times[end] as u64))
         };
@@ -191,7 +193,7 @@ fn of<'r>(
     }
     if shared {
         columns.push(
-            Column::figure("counted", |row: &Row<'r>| {
+            Column::figure("counted", |row: &EventRow<'r>| {
                 row.share().map_or(Value::Missing, Value::Share)
             })
             .hint("the part of the time in which it was counted; counts are not scaled to the rest")
@@ -199,7 +201,7 @@ fn of<'r>(
             .page("counted"),
         );
     }
-    let note = |row: &Row<'r>| match (row.why, with_mode(row.name)) {
+    let note = |row: &EventRow<'r>| match (row.why, with_mode(row.name)) {
         (Some(why), _) => why.to_string(),
         (None, _) if row.is_shared() => "counted part of the time, and not scaled".into(),
         (None, Some((event, Mode::All))) => event.about.into(),
@@ -214,7 +216,7 @@ fn of<'r>(
             .people(8)
             .from(WIDE)
             .page("note"),
-        Column::machine(|row: &Row<'r>| Value::words(row.why)).key("not_counted"),
+        Column::machine(|row: &EventRow<'r>| Value::words(row.why)).key("not_counted"),
     ]);
     columns
 }
@@ -229,7 +231,7 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
     let arm = Column::text("arm", |row: &Divided| row.arm.clone())
         .hint("one combination of settings")
         .key("arm");
-    let told = |value: f64, unit: &str| match unit {
+    let figure_text = |value: f64, unit: &str| match unit {
         "ns" => with_unit(value),
         "/s" => format!("{}/s", rounded(value)),
         _ => match value.abs() {
@@ -251,14 +253,14 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
             .page("ratio"),
         Column::machine(|row: &Divided| Value::Text(row.unit.into())).key("unit"),
         Column::figure("value", move |row: &Divided| match &row.mean {
-            Some(mean) => Value::Told(told(mean.value, row.unit), Some(mean.value)),
+            Some(mean) => Value::Told(figure_text(mean.value, row.unit), Some(mean.value)),
             None => Value::Missing,
         })
         .hint("of the sums over all blocks; a clock below is in seconds")
         .people(2)
         .page("value"),
         Column::figure("95% interval", move |row: &Divided| match &row.mean {
-            Some(mean) => ends(mean, |value| told(value, row.unit)),
+            Some(mean) => ends(mean, |value| figure_text(value, row.unit)),
             None => Value::Missing,
         })
         .hint("by how much blocks differ")
@@ -273,5 +275,5 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
 /// The columns, for their reference.
 #[cfg(test)]
 pub(crate) fn declared() -> [Vec<Entry>; 2] {
-    [entries(&of("packet", true, [true; 3], true, true)), entries(&of_ratios(true))]
+    [entries(&event_columns("packet", true, [true; 3], true, true)), entries(&of_ratios(true))]
 }

@@ -1,15 +1,15 @@
-//! What `exact` counted beside events, in other guests of the same arms.
+//! Counts of `exact` beside events, from other guests of the same arms.
 
 use netplumb_model::class::{Context, Proto};
-use netplumb_model::events::{Asked, INSTRUMENT};
+use netplumb_model::events::{EventRequest, INSTRUMENT};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::INSTRUCTIONS;
 
-use super::rows::counted;
+use super::rows::counts;
 use crate::number::{printable, thousands};
 
-/// A line for each arm whose instructions were counted as well: of a run, or of a packet, with the
-/// calls of functions that are among the events.
+/// A line for each arm with counted instructions: per run or packet, with the calls of functions that
+/// are among the events.
 pub(crate) fn beside(whole: &Recording) -> Vec<String> {
     let quantity =
         (0_u32..).zip(&whole.quantities).find(|(_, quantity)| quantity.is(&INSTRUCTIONS));
@@ -20,7 +20,7 @@ pub(crate) fn beside(whole: &Recording) -> Vec<String> {
         let mut blocks = whole.blocks.iter();
         blocks.any(|b| b.arm as usize == arm && b.instrument == INSTRUMENT)
     };
-    let events = counted(whole);
+    let events = counts(whole);
     let mut lines = Vec::new();
     for (number, arm) in whole.arms.iter().enumerate() {
         let is_its =
@@ -49,7 +49,7 @@ pub(crate) fn beside(whole: &Recording) -> Vec<String> {
         let asked = events.iter().filter(|event| event.arm == number);
         let mut functions: Vec<String> = Vec::new();
         for event in asked.filter(|event| !event.is_part()) {
-            if let Ok(Asked::Kernel { function, .. }) = Asked::parse(event.name)
+            if let Ok(EventRequest::Kernel { function, .. }) = EventRequest::parse(event.name)
                 && !functions.contains(&function)
             {
                 functions.push(function);
@@ -60,7 +60,7 @@ pub(crate) fn beside(whole: &Recording) -> Vec<String> {
                 let block = whole.blocks.get(cost.block as usize);
                 let node = whole.nodes.get(cost.node as usize);
                 let of = node.and_then(|n| whole.functions.get(n.function as usize));
-                // Of a command as events are: not those of other tasks, in whose time it waits.
+                // For a command, as for events: without other tasks, in whose time it waits.
                 let other = arm.proto == Proto::Command && cost.context == Context::OtherTask;
                 block.is_some_and(is_its) && !other && of.is_some_and(|of| of.name == function)
             });

@@ -6,20 +6,20 @@ use netplumb_model::events::{BROKEN_DOWN, By, CALLERS, COUNT};
 use netplumb_model::layers::{APPLICATION, LAYERS, SHARED};
 use netplumb_model::recording::{EVENT_MODULE, NodeId, Recording, THREAD_MODULE};
 
-use super::rows::Counted;
+use super::counted::EventCount;
 
 /// Code that no rule has a layer for.
 const OTHER: &str = "(other)";
 /// Where exceptions of programs and of the kernel enter it (arch/x86/include/asm/idtentry.h).
 const EXCEPTIONS: &str = "asm_exc_";
-/// Where programs enter it on arm64 (arch/arm64/kernel/entry-common.c), and those of these that are no
-/// exceptions: system calls and interrupts.
+/// Where programs enter the kernel on arm64 (arch/arm64/kernel/entry-common.c), and the entries that are
+/// not exceptions: system calls and interrupts.
 const OF_PROGRAMS: &str = "el0_";
 const NO_EXCEPTIONS: &[&str] = &["el0_svc", "el0_interrupt"];
 /// Events whose stack is not known.
 const UNKNOWN: &str = "(no stack)";
 
-/// What each layer caused: the block, the event, the layer, and how often; none unless that was asked for.
+/// Events by layer: the block, the event, the layer, and the count; none unless requested.
 pub(crate) fn by_layer(recording: &Recording) -> Vec<(u32, &str, &str, u64)> {
     let quantity = recording.quantities.iter().position(|q| q.is(&CALLERS));
     let by = recording.environment.get(BROKEN_DOWN).map(String::as_str);
@@ -52,13 +52,13 @@ pub(crate) fn by_layer(recording: &Recording) -> Vec<(u32, &str, &str, u64)> {
     all
 }
 
-/// The parts of `whole`, if it is known who caused events. `places` has the arm of each block and its place
+/// The parts of `whole`, if the cause of events is known. `places` has the arm of each block and its place
 /// among the arm's.
 pub(super) fn parts<'r>(
     recording: &'r Recording,
-    whole: &[Counted<'r>],
+    whole: &[EventCount<'r>],
     places: &BTreeMap<u32, (usize, usize)>,
-) -> Vec<Counted<'r>> {
+) -> Vec<EventCount<'r>> {
     let mut parts: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
     for (block, event, layer, count) in by_layer(recording) {
         let Some(&(arm, at)) = places.get(&block) else {
@@ -72,14 +72,14 @@ pub(super) fn parts<'r>(
         }
     }
     let part = |((index, layer), values)| {
-        let whole: &Counted<'r> = &whole[index];
-        Counted { layer: Some(layer), values, ..whole.clone() }
+        let whole: &EventCount<'r> = &whole[index];
+        EventCount { layer: Some(layer), values, ..whole.clone() }
     };
     parts.into_iter().map(part).collect()
 }
 
-/// The event of a node, and the layer that caused it: that of the innermost function, of the kernel or of
-/// the program, that is in none which all layers share, or else of the innermost one.
+/// The event of a node, and the layer that caused it: the innermost function's layer, of the kernel or the
+/// program, skipping [`SHARED`] layers; or else the innermost of all.
 fn caused(recording: &Recording, leaf: NodeId) -> Option<(&str, &str)> {
     let (mut innermost, mut layer) = (None, None);
     let mut at = Some(leaf);
@@ -95,7 +95,7 @@ fn caused(recording: &Recording, leaf: NodeId) -> Option<(&str, &str)> {
                 innermost.get_or_insert(APPLICATION);
             }
             _ => {
-                // As it is written in the table of layers, which outlives this walk.
+                // The spelling in the table of layers, which outlives this walk.
                 let own = function.layer.as_deref();
                 let known = own.and_then(|own| LAYERS.iter().find(|l| **l == own));
                 let own = known.copied().or(own).unwrap_or(OTHER);
@@ -113,8 +113,8 @@ fn caused(recording: &Recording, leaf: NodeId) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether a function is where the kernel handles an exception that a program ran into, not the kernel's
-/// own code: below the function is the program, or the thread alone.
+/// Whether a function handles an exception in a program, not in the kernel's own code: its caller is the
+/// program, or the thread alone.
 fn is_of_program(recording: &Recording, name: &str, below: Option<NodeId>) -> bool {
     if name.starts_with(OF_PROGRAMS) {
         return !NO_EXCEPTIONS.iter().any(|begins| name.starts_with(begins));

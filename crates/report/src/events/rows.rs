@@ -1,4 +1,4 @@
-//! What was counted, by event.
+//! The counts, by event.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -6,104 +6,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::events::{
     self, COUNT, ENABLED, INSTRUMENT, RUNNING, Ratio, TASK_COUNT, TASK_TIME, TIME, is_time,
-    with_mode,
 };
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::{Mean, mean};
 
+use super::counted::EventCount;
 use super::layers;
 use crate::per::{Per, offered};
 
 /// Tasks of an event that are shown to people.
 const TASKS: usize = 10;
-/// Events of functions, by what is before the first colon.
-const OF_FUNCTIONS: &[&str] = &["fentry", "fexit", "kprobe", "kretprobe", "uprobe", "uretprobe"];
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
-/// What was counted for less of the time shared its counter; the rest is rounding.
-const WHOLE: f64 = 0.9999;
-
-/// An event of an arm, in all its blocks.
-#[derive(Debug, Clone)]
-pub(crate) struct Counted<'a> {
-    /// Index of the arm.
-    pub(crate) arm: usize,
-    /// The event.
-    pub(crate) name: &'a str,
-    /// The CPU, of a part.
-    pub(crate) cpu: Option<u32>,
-    /// The task, of a part: the name of its threads.
-    pub(crate) task: Option<Cow<'a, str>>,
-    /// The layer of who caused it, of a part.
-    pub(crate) layer: Option<&'a str>,
-    /// Whether it is a time.
-    pub(crate) is_time: bool,
-    /// In each block.
-    pub(crate) values: Vec<f64>,
-    /// What each block is shared by.
-    pub(crate) per: Vec<Per>,
-    /// What all are shared by.
-    pub(crate) per_all: Per,
-    /// The length of all blocks.
-    pub(crate) seconds: f64,
-    /// How long it was to be counted, and how long it was.
-    pub(crate) counted_ns: Option<[f64; 2]>,
-}
-
-impl Counted<'_> {
-    /// In all blocks.
-    pub(crate) fn total(&self) -> f64 {
-        self.values.iter().sum()
-    }
-
-    /// In each block per run, packet or second.
-    pub(crate) fn each(&self) -> Vec<f64> {
-        let both = self.values.iter().zip(&self.per);
-        both.map(|(value, per)| per.each(*value)).collect()
-    }
-
-    /// The part of the time in which it was counted, where that is known.
-    pub(crate) fn share(&self) -> Option<f64> {
-        let [enabled, running] = self.counted_ns?;
-        (enabled > 0.0).then(|| running / enabled)
-    }
-
-    /// Whether it was not counted all the time.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.share().is_some_and(|share| share < WHOLE)
-    }
-
-    /// Whether it is a part of what was counted.
-    pub(crate) fn is_part(&self) -> bool {
-        self.cpu.is_some() || self.task.is_some() || self.layer.is_some()
-    }
-
-    /// What it is of: a subsystem that has a name, or that of the tracepoint.
-    pub(crate) fn focus(&self) -> &str {
-        focus(self.name)
-    }
-}
-
-/// What an event is of.
-pub(crate) fn focus(name: &str) -> &str {
-    match (with_mode(name), name.split_once(':')) {
-        (Some((event, _)), _) => event.focus.as_str(),
-        (None, Some((kind, _))) if OF_FUNCTIONS.contains(&kind) => "function",
-        (None, Some((subsystem, _))) => subsystem,
-        (None, None) => "",
-    }
-}
-
-/// Which of the events that were counted a name means: the one of that name, or else the one that was
-/// counted in its place where the kernel let only programs be looked at.
+/// The counted event that a name means: the one of that name, or else its user-mode variant, counted in
+/// its place where the kernel allows only that.
 pub(crate) fn meant<'n>(counted: &[&'n str], name: &str) -> Option<&'n str> {
     let called = |name: &str| counted.iter().copied().find(|known| *known == name);
     called(name).or_else(|| called(&format!("{name}:u")))
 }
 
-/// All that was counted, by arm and then in the order in which it was asked for.
-pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
+/// All counts, by arm and then in the requested order.
+pub(crate) fn counts(recording: &Recording) -> Vec<EventCount<'_>> {
     let blocks = |arm: usize| -> Vec<u32> {
         let all = (0..).zip(&recording.blocks);
         all.filter(|(_, b)| b.arm as usize == arm && b.instrument == INSTRUMENT)
@@ -116,7 +40,7 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
     for (arm, blocks) in by_arm.iter().enumerate() {
         places.extend(blocks.iter().enumerate().map(|(at, b)| (*b, (arm, at))));
     }
-    let mut all: Vec<Counted<'_>> = Vec::new();
+    let mut all: Vec<EventCount<'_>> = Vec::new();
     type Key<'a> = (usize, &'a str, Option<u32>, Option<&'a str>);
     let mut known: BTreeMap<Key<'_>, usize> = BTreeMap::new();
     for (of, is_time, by_task) in [
@@ -141,11 +65,12 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
             let key = (arm, name, cpu, task);
             let index = *known.entry(key).or_insert_with(|| {
                 let proto = recording.arms[arm].proto;
-                let of =
-                    |blocks: &[u32]| Per::of(recording, proto, blocks, offered(recording, blocks));
+                let of = |blocks: &[u32]| {
+                    Per::from_recording(recording, proto, blocks, offered(recording, blocks))
+                };
                 let blocks = &by_arm[arm];
                 let seconds = blocks.iter().map(|b| &recording.blocks[*b as usize]);
-                all.push(Counted {
+                all.push(EventCount {
                     arm,
                     name,
                     cpu,
@@ -169,14 +94,14 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
             if let (Some(&(arm, _)), Some(name)) = (place, scalar.item.label.as_deref())
                 && let Some(&index) = known.get(&(arm, name, None, None))
             {
-                let sums: &mut Counted<'_> = &mut all[index];
+                let sums: &mut EventCount<'_> = &mut all[index];
                 sums.counted_ns.get_or_insert_default()[end] += scalar.value;
             }
         }
     };
     add(&ENABLED, 0);
     add(&RUNNING, 1);
-    // Times come after counts in a recording; here all are as they were asked for.
+    // In a recording times come after counts; here all are in the requested order.
     let mut order: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, scalar) in recording.scalars.iter().enumerate() {
         if let Some(name) = scalar.item.label.as_deref() {
@@ -186,8 +111,8 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
     let parts = layers::parts(recording, &all, &places);
     all.extend(parts);
     // Tasks and layers that did most come first.
-    let by_most = |c: &Counted<'_>| c.task.is_some() || c.layer.is_some();
-    let most = |c: &Counted<'_>| Reverse(if by_most(c) { c.total() as u64 } else { 0 });
+    let by_most = |c: &EventCount<'_>| c.task.is_some() || c.layer.is_some();
+    let most = |c: &EventCount<'_>| Reverse(if by_most(c) { c.total() as u64 } else { 0 });
     all.sort_by_key(|c| {
         let of_task = (most(c), c.task.clone(), c.layer);
         (c.arm, order.get(c.name).copied(), c.cpu, c.is_part(), of_task)
@@ -195,9 +120,9 @@ pub(crate) fn counted(recording: &Recording) -> Vec<Counted<'_>> {
     all
 }
 
-/// Parts of an event by task: those that are shown, and the others in one.
-fn with_few_tasks(all: Vec<Counted<'_>>) -> Vec<Counted<'_>> {
-    let mut shown: Vec<Counted<'_>> = Vec::new();
+/// Parts of an event by task: shown ones, and all others in one.
+fn with_few_tasks(all: Vec<EventCount<'_>>) -> Vec<EventCount<'_>> {
+    let mut shown: Vec<EventCount<'_>> = Vec::new();
     let (mut tasks, mut others) = (0, 0);
     for counted in all {
         if counted.task.is_none() {
@@ -219,7 +144,7 @@ fn with_few_tasks(all: Vec<Counted<'_>>) -> Vec<Counted<'_>> {
                 }
                 last.task = name;
             }
-            _ => shown.push(Counted { task: name, ..counted }),
+            _ => shown.push(EventCount { task: name, ..counted }),
         }
     }
     shown
@@ -227,20 +152,20 @@ fn with_few_tasks(all: Vec<Counted<'_>>) -> Vec<Counted<'_>> {
 
 /// A row of the table.
 #[derive(Debug, Clone)]
-pub(super) struct Row<'a> {
-    /// Its arm; empty of what was counted in none.
+pub(super) struct EventRow<'a> {
+    /// Its arm; empty if the event was counted in none.
     pub(super) arm: &'a str,
     pub(super) name: &'a str,
-    pub(super) counted: Option<Counted<'a>>,
-    /// Why it was not.
+    pub(super) counted: Option<EventCount<'a>>,
+    /// Why it was not counted.
     pub(super) why: Option<&'a str>,
 }
 
-impl Row<'_> {
+impl EventRow<'_> {
     /// The mean over blocks, per run, packet or second.
     pub(super) fn mean(&self) -> Option<Mean> {
         let counted = self.counted.as_ref()?;
-        let of_blocks = Mean::of(&counted.each())?;
+        let of_blocks = Mean::from_values(&counted.each())?;
         // Blocks need not be of one length.
         Some(Mean { value: counted.per_all.each(counted.total()), ..of_blocks })
     }
@@ -256,7 +181,7 @@ impl Row<'_> {
 
     /// Whether it was not counted all the time.
     pub(super) fn is_shared(&self) -> bool {
-        self.counted.as_ref().is_some_and(Counted::is_shared)
+        self.counted.as_ref().is_some_and(EventCount::is_shared)
     }
 
     /// In a second.
@@ -274,27 +199,27 @@ impl Row<'_> {
     }
 }
 
-/// Those that people read: of many tasks, the ones that did most.
-pub(super) fn shown(recording: &Recording) -> Vec<Row<'_>> {
+/// The rows for people: with many tasks, only the largest.
+pub(super) fn shown(recording: &Recording) -> Vec<EventRow<'_>> {
     rows_of(recording, with_few_tasks)
 }
 
-/// All rows: what was counted, and then what was not.
-pub(super) fn rows(recording: &Recording) -> Vec<Row<'_>> {
+/// All rows: counted events, then missing ones.
+pub(super) fn rows(recording: &Recording) -> Vec<EventRow<'_>> {
     rows_of(recording, |all| all)
 }
 
 fn rows_of(
     recording: &Recording,
-    select: fn(Vec<Counted<'_>>) -> Vec<Counted<'_>>,
-) -> Vec<Row<'_>> {
-    // Of what never happened, no CPU has a part.
-    let mut counted = counted(recording);
+    select: fn(Vec<EventCount<'_>>) -> Vec<EventCount<'_>>,
+) -> Vec<EventRow<'_>> {
+    // An event that never happened has no parts by CPU.
+    let mut counted = counts(recording);
     counted.retain(|c| !c.is_part() || c.total() > 0.0);
     let missing = missing(recording, &counted);
     let counted = select(counted).into_iter();
-    let mut rows: Vec<Row<'_>> = counted
-        .map(|counted| Row {
+    let mut rows: Vec<EventRow<'_>> = counted
+        .map(|counted| EventRow {
             arm: &recording.arms[counted.arm].name,
             name: counted.name,
             counted: Some(counted),
@@ -305,11 +230,11 @@ fn rows_of(
     rows
 }
 
-/// What was not counted: in each arm where it was not, if kernels differ in what they have.
-fn missing<'r>(recording: &'r Recording, counted: &[Counted<'r>]) -> Vec<Row<'r>> {
+/// Events that were not counted: by arm, if kernels differ in their events.
+fn missing<'r>(recording: &'r Recording, counted: &[EventCount<'r>]) -> Vec<EventRow<'r>> {
     let arms: BTreeSet<usize> = counted.iter().map(|c| c.arm).collect();
-    let unwatched = recording.unwatched.get(INSTRUMENT).into_iter().flatten();
-    let rows = unwatched.flat_map(|(name, why)| {
+    let not_measured = recording.not_measured.get(INSTRUMENT).into_iter().flatten();
+    let rows = not_measured.flat_map(|(name, why)| {
         let of = counted.iter().filter(|c| c.name == name);
         let has: BTreeSet<usize> = of.map(|c| c.arm).collect();
         let without = arms.difference(&has).map(|arm| &*recording.arms[*arm].name);
@@ -317,7 +242,7 @@ fn missing<'r>(recording: &'r Recording, counted: &[Counted<'r>]) -> Vec<Row<'r>
             true => vec![""],
             false => without.collect(),
         };
-        arms.into_iter().map(move |arm| Row { arm, name, counted: None, why: Some(why) })
+        arms.into_iter().map(move |arm| EventRow { arm, name, counted: None, why: Some(why) })
     });
     rows.collect()
 }
@@ -329,13 +254,13 @@ pub(super) struct Divided {
     pub(super) ratio: String,
     /// What it is in.
     pub(super) unit: &'static str,
-    /// None where one of both was not counted, or the lower one never happened.
+    /// None if either event was not counted, or the denominator never happened.
     pub(super) mean: Option<Mean>,
 }
 
-/// Ratios that were asked for. A time below is in seconds, one above in nanoseconds.
+/// The requested ratios. A time is in seconds as denominator, in nanoseconds as numerator.
 pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> {
-    let all = counted(recording);
+    let all = counts(recording);
     let ratios = ratios.iter().filter_map(|text| Ratio::parse(text).ok());
     let ratios: Vec<Ratio> = ratios.collect();
     let mut rows = Vec::new();
@@ -348,7 +273,7 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
         };
         for ratio in &ratios {
             let both = of(&ratio.over).zip(of(&ratio.under));
-            // What events say that is a time is a count where who caused them was counted.
+            // Events that carry a time are counts where their causes were counted.
             let times = match both {
                 Some((over, under)) => (over.is_time, under.is_time),
                 None => (is_time(&ratio.over), is_time(&ratio.under)),
@@ -368,8 +293,8 @@ pub(super) fn divided(recording: &Recording, ratios: &[String]) -> Vec<Divided> 
     rows
 }
 
-/// The ratio of two sums over the same blocks, with its interval: by how much each block is off from
-/// it, as for any ratio estimate (Cochran, "Sampling Techniques", chapter 6).
+/// The ratio of two sums over the same blocks, with its interval from each block's deviation, as for
+/// any ratio estimate (Cochran, "Sampling Techniques", chapter 6).
 pub(super) fn ratio_of(over: &[f64], under: &[f64], scale: f64) -> Option<Mean> {
     let below = mean(under);
     if below <= 0.0 {
@@ -379,7 +304,7 @@ pub(super) fn ratio_of(over: &[f64], under: &[f64], scale: f64) -> Option<Mean> 
     let each = over.iter().zip(under);
     let each: Vec<f64> = each.map(|(a, b)| (ratio + (a - ratio * b) / below) * scale).collect();
     // A block may be off by more than the ratio, but no count is below 0.
-    Mean::of(&each).map(|mean| Mean { low: mean.low.map(|low| low.max(0.0)), ..mean })
+    Mean::from_values(&each).map(|mean| Mean { low: mean.low.map(|low| low.max(0.0)), ..mean })
 }
 
 /// The unit of an event's count.

@@ -7,11 +7,13 @@ use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::events::{BROKEN_DOWN, CALLERS, COUNT, ENABLED, Events, RUNNING, TIME};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::layers::APPLICATION;
-use netplumb_model::quantity::{Item, Of, Scalar};
+use netplumb_model::quantity::{FigureKey, Scalar, Subject};
 use netplumb_model::recording::{
     Arm, Block, Cost, EVENT_MODULE, Function, Ledger, Node, Recording, THREAD_MODULE, Total, env,
 };
 
+use super::counted::focus;
+use super::rows::{counts, meant};
 use super::*;
 use crate::diff::arms::pair;
 use crate::diff::{self, Sides};
@@ -23,7 +25,7 @@ fn golden(name: &str, text: &str) {
     netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
 }
 
-/// Runs of a command: so many writes in each, and some page faults more or less.
+/// Runs of a command with `writes` each, and a varying number of page faults.
 fn recording(writes: u64, runs: u32) -> Recording {
     let mut recording = Recording { complete: true, ..Recording::default() };
     for (key, value) in [
@@ -56,8 +58,8 @@ fn recording(writes: u64, runs: u32) -> Recording {
             returned: 0,
             duration_ns: 2_000_000 + u64::from(run % 3) * 1_000,
         });
-        let mut add = |of, item: Item, value: u64| {
-            recording.add(Of::Block(run), of, item, value as f64);
+        let mut add = |of, item: FigureKey, value: u64| {
+            recording.add(Subject::Block(run), of, item, value as f64);
         };
         let faults = 26 + u64::from(run * 5 % 3);
         for (name, value, of) in [
@@ -66,16 +68,16 @@ fn recording(writes: u64, runs: u32) -> Recording {
             ("syscalls:sys_enter_write", writes, &COUNT),
             ("cycles", 1_000_000, &COUNT),
         ] {
-            add(of, Item::label(name), value);
+            add(of, FigureKey::label(name), value);
         }
-        add(&COUNT, Item::of(0, "page-faults"), faults - 6);
-        add(&COUNT, Item::of(1, "page-faults"), 6);
-        add(&ENABLED, Item::label("cycles"), 700_000);
-        add(&RUNNING, Item::label("cycles"), 280_000);
+        add(&COUNT, FigureKey::numbered(0, "page-faults"), faults - 6);
+        add(&COUNT, FigureKey::numbered(1, "page-faults"), 6);
+        add(&ENABLED, FigureKey::label("cycles"), 700_000);
+        add(&RUNNING, FigureKey::label("cycles"), 280_000);
     }
-    let unwatched = recording.unwatched.entry(INSTRUMENT.into()).or_default();
-    unwatched.insert("instructions".into(), "no counters (PMU)".into());
-    unwatched.insert("page-fualts".into(), "no such event; did you mean `page-faults`?".into());
+    let not_measured = recording.not_measured.entry(INSTRUMENT.into()).or_default();
+    not_measured.insert("instructions".into(), "no counters (PMU)".into());
+    not_measured.insert("page-fualts".into(), "no such event; did you mean `page-faults`?".into());
     recording
 }
 
@@ -93,8 +95,8 @@ fn asked() -> Experiment {
     }
 }
 
-/// Check what counts look like in every output: with intervals, parts of CPUs, ratios, an event that
-/// shared its counter, and what was not counted, with the reason.
+/// Check counts in every output: with intervals, parts of CPUs, ratios, an event that shared its
+/// counter, and a missing event, with the reason.
 #[test]
 fn outputs() {
     let recording = recording(1_000, 5);
@@ -113,7 +115,7 @@ fn outputs() {
     assert!(cells.contains(&"page-faults") && cells.contains(&"135"), "{cells:?}");
 }
 
-/// Check that of a single run the count is what it is, without an interval.
+/// Check that the count of a single run has no interval.
 #[test]
 fn one_run() {
     let text = terminal(&recording(1_000, 1), None, &[], 100);
@@ -121,7 +123,7 @@ fn one_run() {
     assert!(text.contains("1,000"), "{text}");
 }
 
-/// Check that a count is never scaled to the time in which it was not counted, and says so.
+/// Check that a count is never scaled to the time in which it was not counted, with a note on it.
 #[test]
 fn shared_counters() {
     let recording = recording(1_000, 2);
@@ -132,8 +134,8 @@ fn shared_counters() {
     assert!(trust(&recording).iter().any(|note| note.topic == "shared"));
 }
 
-/// Check that a ratio is that of the sums, in seconds where a clock is below, and none where one of
-/// both was not counted.
+/// Check that a ratio is taken of the sums, in seconds if its denominator is a clock, and that there is
+/// none if either event was not counted.
 #[test]
 fn ratios_of_sums() {
     let recording = recording(1_000, 4);
@@ -152,24 +154,24 @@ fn ratios_of_sums() {
     assert!(rare.high.unwrap() > 2.0);
 }
 
-/// Check that a ratio of events that carry a time is one of counts where who caused them was counted, and else of times.
+/// Check that a ratio of events that carry a time is one of counts if their causes were counted, and else of times.
 #[test]
 fn ratios_of_what_was_counted() {
     let over = "sched:sched_stat_runtime";
-    let told = |quantity| {
+    let unit_and_value = |quantity| {
         let mut recording = recording(1_000, 2);
         for run in 0..2 {
-            recording.add(Of::Block(run), quantity, Item::label(over), 500.0);
+            recording.add(Subject::Block(run), quantity, FigureKey::label(over), 500.0);
         }
         let ratio = divided(&recording, &[format!("{over}/syscalls:sys_enter_write")]);
         (ratio[0].unit, ratio[0].mean.as_ref().unwrap().value)
     };
-    assert_eq!(told(&TIME), ("ns", 0.5));
-    assert_eq!(told(&COUNT), ("", 0.5));
+    assert_eq!(unit_and_value(&TIME), ("ns", 0.5));
+    assert_eq!(unit_and_value(&COUNT), ("", 0.5));
 }
 
-/// Check that what one kernel has, and another has not, is missing in the arm of the other, and that what none has is
-/// missing in all.
+/// Check that an event of only one kernel is missing in the other's arm, and that an event of no kernel is missing
+/// in all arms.
 #[test]
 fn missing_in_an_arm() {
     let mut recording = recording(1_000, 2);
@@ -178,9 +180,9 @@ fn missing_in_an_arm() {
     recording.arms.push(Arm { name: "kernel=b".into(), ..before });
     recording.blocks[1].arm = 1;
     let only = "fentry:page_add_file_rmap";
-    recording.add(Of::Block(0), &COUNT, Item::label(only), 3.0);
-    let unwatched = recording.unwatched.entry(INSTRUMENT.into()).or_default();
-    unwatched.insert(only.into(), "the kernel has no such function".into());
+    recording.add(Subject::Block(0), &COUNT, FigureKey::label(only), 3.0);
+    let not_measured = recording.not_measured.entry(INSTRUMENT.into()).or_default();
+    not_measured.insert(only.into(), "the kernel has no such function".into());
     let all = rows(&recording);
     let of = |name: &str| -> Vec<(&str, bool)> {
         let its = all.iter().filter(|row| row.name == name);
@@ -191,16 +193,16 @@ fn missing_in_an_arm() {
     assert!(csv(&recording).contains(&format!("kernel=b,{only},")));
 }
 
-/// Check that an event and the same in one mode are told apart, whichever comes first, and that what was counted
+/// Check that an event and the same in one mode are kept apart, whichever comes first, and that what was counted
 /// of programs alone stands for the event where that was not counted.
 #[test]
 fn modes() {
     let mut recording = recording(1_000, 2);
     for run in 0..2 {
         for (name, count) in [("minor-faults:u", 20.0), ("minor-faults", 80.0)] {
-            recording.add(Of::Block(run), &COUNT, Item::label(name), count);
+            recording.add(Subject::Block(run), &COUNT, FigureKey::label(name), count);
         }
-        recording.add(Of::Block(run), &COUNT, Item::label("cs:u"), 10.0);
+        recording.add(Subject::Block(run), &COUNT, FigureKey::label("cs:u"), 10.0);
     }
     let ratio = |text: &str| {
         let all = divided(&recording, &[text.to_string()]);
@@ -233,7 +235,7 @@ fn compared(writes: [u64; 2]) -> String {
     diff::terminal::render(&diff::compare(sides, &pairs, &[]), &View::default())
 }
 
-/// Check that a change of one event is found, and that of two recordings of the same nothing differs.
+/// Check that a change of one event is found, and that two recordings of the same do not differ.
 #[test]
 fn comparisons() {
     let text = compared([1_000, 1_010]);
@@ -245,8 +247,8 @@ fn comparisons() {
     assert!(!same.contains(" more\n") && !same.contains(" fewer\n"), "{same}");
 }
 
-/// Check that an event is of the innermost layer that not all share, also if that is the program's; that what
-/// has no stack is a part of its own, and that the parts add up to the whole.
+/// Check that an event belongs to the innermost layer that is not shared, even if that is the program's; that
+/// events without a stack are a separate part, and that the parts add up to the whole.
 #[test]
 fn by_layer() {
     let mut recording = recording(1_000, 1);
@@ -306,7 +308,7 @@ fn by_layer() {
     golden("stack.txt", &terminal(&recording.part(INSTRUMENT), None, &[], 110));
 }
 
-/// Check that an exception is of the program that runs into it, on x86-64 and arm64, and of the kernel's layer if
+/// Check that an exception belongs to the program that causes it, on x86-64 and arm64, or to the kernel's layer
 /// that does.
 #[test]
 fn exceptions_by_layer() {
@@ -342,7 +344,7 @@ fn exceptions_by_layer() {
             calls: 1,
             own: 1,
         });
-        let found = super::by_layer(&recording);
+        let found = layers::by_layer(&recording);
         found[0].2.to_string()
     };
     let entry = ("asm_exc_page_fault", "interrupt");
@@ -360,8 +362,8 @@ fn exceptions_by_layer() {
     assert_eq!(layer(&[&vector[..], &called, &of_kernel].concat()), "syscall");
 }
 
-/// Check that claims about events are judged by their blocks, in every output: of an event as a whole and of a
-/// layer, and that what was not counted is named.
+/// Check that claims about events are judged by their blocks, in every output: about an event as a whole and a
+/// layer, and that missing events are named.
 #[test]
 fn claims_about_events() {
     let mut recording = recording(1_000, 5);
@@ -373,9 +375,9 @@ fn claims_about_events() {
     let scalars = recording.scalars.clone();
     for (number, block) in (5..).zip(blocks) {
         recording.blocks.push(Block { arm: 1, ..block });
-        let own = scalars.iter().filter(|s| s.of == Of::Block(number - 5));
+        let own = scalars.iter().filter(|s| s.of == Subject::Block(number - 5));
         let more = own.map(|scalar| Scalar {
-            of: Of::Block(number),
+            of: Subject::Block(number),
             value: scalar.value * 2.0,
             ..scalar.clone()
         });

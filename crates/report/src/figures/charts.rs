@@ -8,10 +8,10 @@ use crate::claims::{CPU_USE, HANDLED};
 use crate::page::{PageAxis, PageChart, PagePoint, PageSeries, PageSeriesKind};
 use crate::rates::page::{axis, chart, ideal, log_axis, point, published, series};
 
-/// Values that are further apart are on a scale of ratios.
+/// Values with a larger ratio are on a logarithmic scale.
 const RATIO: f64 = 30.0;
 
-/// A figure, with what was published beside it.
+/// A figure, with published points beside it.
 pub(crate) fn figure(plotted: &Plotted<'_>, recording: &Recording) -> PageChart {
     let figure = plotted.figure;
     let lines = sweeps::series(plotted, recording);
@@ -57,7 +57,7 @@ pub(crate) fn figure(plotted: &Plotted<'_>, recording: &Recording) -> PageChart 
         note = format!("Points are {what}. {note}").trim().to_string();
     }
     if lines.iter().all(|line| line.points.is_empty()) {
-        // Else a frame around nothing would have to be explained by whoever sees it.
+        // An empty frame needs an explanation.
         let why = format!("Nothing is drawn: no arm has a level of {}.", figure.x);
         note = format!("{why} {note}").trim().to_string();
     }
@@ -83,17 +83,17 @@ fn measured(at: &Point) -> Option<PagePoint> {
 
 /// A point with its interval.
 pub(crate) fn of_mean(x: f64, mean: &Mean) -> PagePoint {
-    // No rate is below none.
+    // No rate is below 0.
     point(x, mean.value, mean.low.map(|low| low.max(0.0)).zip(mean.high))
 }
 
-/// What a series has with one core.
+/// A series' value with one core.
 fn one(series: &PageSeries) -> f64 {
     let at_one = series.points.iter().find(|p| p.x == 1.0);
     at_one.map_or(0.0, |p| p.y)
 }
 
-/// An axis in its unit; along, on a scale of ratios where values are far apart.
+/// An axis in its unit; the x axis is logarithmic where values are far apart.
 pub(crate) fn axis_of(which: &str, recording: &Recording, along: &[PageSeries]) -> PageAxis {
     let (label, unit) = match which {
         "cores" => ("CPUs that send", ""),

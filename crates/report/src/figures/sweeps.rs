@@ -1,5 +1,5 @@
 //! The figures of an experiment: a quantity by a knob, with a line for each level of
-//! another, beside what others published.
+//! another, beside published points.
 
 use netplumb_model::experiment::{At, Experiment, Figure, Kind, Knob, Takes, number_of};
 use netplumb_model::recording::{Arm, Recording};
@@ -17,31 +17,30 @@ use crate::times::ns;
 /// A point of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Along.
+    /// The knob's level.
     pub x: f64,
-    /// Up; none where nothing was measured. Under several seeds the median, from the least to the most.
+    /// The quantity; none where nothing was measured. Under several seeds the median, from the least to the most.
     pub y: Option<Mean>,
     /// The number of random seeds.
     pub seeds: usize,
-    /// Why there is nothing, or what is to be doubted.
+    /// Why there is no value, or a doubt about it.
     pub note: Option<String>,
 }
 
-/// A line.
+/// A line of a figure: one level of a knob.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The level that it is of: a path.
+    /// The level of the line's knob, such as a path.
     pub name: String,
-    /// Its points, along.
+    /// Its points, by `x`.
     pub points: Vec<Point>,
 }
 
-/// What a figure is drawn of.
+/// A figure with its arms.
 #[derive(Debug, Clone)]
 pub struct Plotted<'f> {
-    /// The figure.
+    /// The figure: an experiment's own, or one made for its knobs.
     pub figure: &'f Figure,
-    /// Its arms.
     arms: Vec<Arm>,
     /// The knob that has a line for each of its levels.
     lines: &'f str,
@@ -49,7 +48,7 @@ pub struct Plotted<'f> {
 
 impl<'f> Plotted<'f> {
     /// A figure of an experiment.
-    pub fn of(experiment: &Experiment, figure: &'f Figure) -> Plotted<'f> {
+    pub fn from_figure(experiment: &Experiment, figure: &'f Figure) -> Plotted<'f> {
         let by_default = match experiment.workload.kind {
             Kind::Frames => "path",
             _ => "proto",
@@ -61,7 +60,7 @@ impl<'f> Plotted<'f> {
         }
     }
 
-    /// A figure of all arms that were measured, but those that repeat one under another seed.
+    /// A figure of all measured arms, except repeats under other seeds.
     pub fn all(recording: &Recording, figure: &'f Figure) -> Plotted<'f> {
         let arms = recording.arms.iter();
         Plotted {
@@ -72,12 +71,12 @@ impl<'f> Plotted<'f> {
     }
 }
 
-/// What is along a figure whose levels are not all numbers, in the order of the arms; nothing if they
-/// are, or there are none.
+/// The levels on the x axis of a figure whose levels are not all numbers, in the order of the arms; empty
+/// if they are, or there are none.
 pub fn names(Plotted { figure, arms, .. }: &Plotted<'_>) -> Vec<String> {
     let mut names = Vec::new();
     for arm in arms {
-        let Some(level) = arm.told(&figure.x) else {
+        let Some(level) = arm.level_text(&figure.x) else {
             continue;
         };
         if !names.contains(&level) {
@@ -91,7 +90,7 @@ pub fn names(Plotted { figure, arms, .. }: &Plotted<'_>) -> Vec<String> {
     }
 }
 
-/// Where a level is along a figure with these names.
+/// The place of a level on the x axis of a figure with these names.
 fn place(figure: &Figure, names: &[String], level: &str) -> Option<f64> {
     match names.is_empty() {
         true => number_of(&figure.x, level),
@@ -99,7 +98,7 @@ fn place(figure: &Figure, names: &[String], level: &str) -> Option<f64> {
     }
 }
 
-/// Where a published point is along it.
+/// The place of a published point on it.
 pub(crate) fn place_of(figure: &Figure, names: &[String], at: &At) -> Option<f64> {
     match at {
         At::Number(x) if names.is_empty() => Some(*x),
@@ -114,7 +113,7 @@ pub(crate) fn place_of(figure: &Figure, names: &[String], at: &At) -> Option<f64
 /// The lines of a figure.
 pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
     let Plotted { figure, lines, .. } = *plotted;
-    let samples = Samples::of(recording);
+    let samples = Samples::from_recording(recording);
     let rates = match shape(recording) == Shape::Rates {
         true => arms(recording),
         false => Vec::new(),
@@ -132,7 +131,7 @@ pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
     for arm in &plotted.arms {
         let found = samples.find(arm);
         let measured = found.and_then(|n| recording.level(n, &figure.x));
-        let level = measured.or_else(|| arm.told(&figure.x));
+        let level = measured.or_else(|| arm.level_text(&figure.x));
         let Some(x) = level.and_then(|level| place(figure, &names, &level)) else {
             continue;
         };
@@ -150,7 +149,7 @@ pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
             y: values.ok().flatten(),
             seeds,
         };
-        let name = match arm.told(lines) {
+        let name = match arm.level_text(lines) {
             Some(level) => called(lines, level),
             None => arm.name.clone(),
         };
@@ -159,7 +158,7 @@ pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
     let rest = others(&drawn, &[&figure.x, lines]);
     let mut all: Vec<Series> = Vec::new();
     for (arm, mut name, point) in drawn {
-        let levels = (rest.iter()).filter_map(|key| Some(called(key, arm.told(key)?)));
+        let levels = (rest.iter()).filter_map(|key| Some(called(key, arm.level_text(key)?)));
         for level in levels {
             name = format!("{name} {level}");
         }
@@ -171,7 +170,7 @@ pub fn series(plotted: &Plotted<'_>, recording: &Recording) -> Vec<Series> {
     all
 }
 
-/// What an arm has, and under how many seeds.
+/// The value of an arm, and its number of seeds.
 fn under_seeds(
     samples: &Samples<'_>,
     arm: usize,
@@ -179,7 +178,7 @@ fn under_seeds(
 ) -> (usize, Result<Option<Mean>, String>) {
     let seeds = samples.seeds(arm);
     if seeds.len() == 1 {
-        return (1, samples.values(arm, what).map(|values| Mean::of(&values)));
+        return (1, samples.values(arm, what).map(|values| Mean::from_values(&values)));
     }
     let each = seeds.iter().map(|seed| samples.values(*seed, what));
     let each: Result<Vec<Vec<f64>>, String> = each.collect();
@@ -187,7 +186,7 @@ fn under_seeds(
         let mut means: Vec<f64> = each.iter().map(|values| mean(values)).collect();
         means.sort_by(f64::total_cmp);
         Some(Mean {
-            // One that was measured, as of costs.
+            // A measured value, as for costs.
             value: *means.get((means.len().max(1) - 1) / 2)?,
             low: means.first().copied(),
             high: means.last().copied(),
@@ -197,7 +196,7 @@ fn under_seeds(
     (seeds.len(), median)
 }
 
-/// What figures under several seeds are; none under one.
+/// A note on figures under several seeds; none under one.
 pub(crate) fn of_seeds(all: &[Series]) -> Option<String> {
     let points = all.iter().flat_map(|series| &series.points);
     let most = points.map(|point| point.seeds).max();
@@ -205,8 +204,8 @@ pub(crate) fn of_seeds(all: &[Series]) -> Option<String> {
         .map(|seeds| format!("medians under {seeds} random seeds, from the least to the most"))
 }
 
-/// The settings that tell arms of one line apart that are at the same place along, besides these: each such arm has a
-/// line of its own.
+/// The settings, besides these, that distinguish arms of one line at the same place: each such arm has a line of
+/// its own.
 fn others(drawn: &[(Arm, String, Point)], besides: &[&str]) -> Vec<String> {
     let same_place = drawn.iter().enumerate().any(|(number, (_, name, point))| {
         let before = &drawn[..number];
@@ -219,7 +218,7 @@ fn others(drawn: &[(Arm, String, Point)], besides: &[&str]) -> Vec<String> {
     keys.sort_unstable();
     keys.dedup();
     let differs = |key: &&String| {
-        let mut levels = drawn.iter().map(|(arm, ..)| arm.told(key));
+        let mut levels = drawn.iter().map(|(arm, ..)| arm.level_text(key));
         let first = levels.next();
         levels.any(|level| Some(level) != first)
     };
@@ -228,16 +227,16 @@ fn others(drawn: &[(Arm, String, Point)], besides: &[&str]) -> Vec<String> {
     rest.cloned().collect()
 }
 
-/// What a line is called: by its level, where that says itself.
+/// The name of a line: its level, where that is clear by itself.
 fn called(knob: &str, level: String) -> String {
-    let declared = Knob::of(knob).map(|knob| knob.takes);
+    let declared = Knob::by_key(knob).map(|knob| knob.takes);
     match declared {
         Some(Takes::Word { .. }) => level,
         _ => format!("{knob}={level}"),
     }
 }
 
-/// Why an arm of a bench has no figure, or what is to be doubted.
+/// Why an arm of a bench has no figure, or a doubt about it.
 fn remark(recording: &Recording, arm: usize, rates: &[ArmRates<'_>]) -> Option<String> {
     let wanted: &Arm = &recording.arms[arm];
     let arm = rates.iter().find(|rates| std::ptr::eq(rates.arm, wanted))?;
@@ -257,7 +256,7 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
         let heading = format!("figure {}: {}", figure.name, figure.title);
         out.push_str(&printable(&heading, 400));
         out.push('\n');
-        out.push_str(&one(&Plotted::of(experiment, figure), recording, columns));
+        out.push_str(&one(&Plotted::from_figure(experiment, figure), recording, columns));
         let in_words = |figure: &Figure, y| in_unit(figure, y, recording);
         for marked in &figure.published {
             let at = match &marked.x {
@@ -335,7 +334,7 @@ fn one(plotted: &Plotted<'_>, recording: &Recording, columns: usize) -> String {
             }
         }
     }
-    let mut out = Table::new(table, &all).flush().terminal(Room::of(columns, 60));
+    let mut out = Table::new(table, &all).flush().terminal(Room::new(columns, 60));
     for remark in remarks {
         out.push_str(&continued(&remark, 4, columns));
         out.push('\n');
@@ -352,7 +351,7 @@ pub(crate) fn unit_of<'r>(name: &str, recording: &'r Recording) -> &'r str {
         "coalesce.rx-usecs" | "coalesce.tx-usecs" => return "us",
         _ => {}
     }
-    // As before: only figures of two hosts have their unit.
+    // Only figures of two hosts have their own unit.
     if shape(recording) != Shape::Hosts {
         return "";
     }
@@ -362,7 +361,7 @@ pub(crate) fn unit_of<'r>(name: &str, recording: &'r Recording) -> &'r str {
     found.map_or("", |quantity| &quantity.unit)
 }
 
-/// A value of the axis that is along, in words.
+/// A value on the x axis, in words.
 pub(crate) fn along(figure: &Figure, x: f64) -> String {
     match figure.x.as_str() {
         "cores" if x == 1.0 => "1 core".into(),
@@ -376,7 +375,7 @@ pub(crate) fn along(figure: &Figure, x: f64) -> String {
         "rate" => rate(x),
         "wire_rate" => format!("{}bit/s", rate(x)),
         "wire_delay" | "wire_jitter" | "gro_flush_timeout" => format!("{x} us"),
-        // Of a billion frames, so there are no more digits.
+        // The loss is per billion frames, so there are no more digits.
         "wire_loss" => format!("{}%", (x * 1e9).round() / 1e7),
         "buffer" | "tx_buffer" | "rx_buffer" if x >= 1024.0 && x % 1024.0 == 0.0 => {
             format!("{}K", x / 1024.0)
@@ -385,7 +384,7 @@ pub(crate) fn along(figure: &Figure, x: f64) -> String {
     }
 }
 
-/// The same with the unit, of times.
+/// The same, with the unit of times.
 fn in_unit(figure: &Figure, y: f64, recording: &Recording) -> String {
     match unit_of(&figure.y, recording) {
         "ns" => ns(y),
@@ -393,7 +392,7 @@ fn in_unit(figure: &Figure, y: f64, recording: &Recording) -> String {
     }
 }
 
-/// A value of the axis that is up, in words.
+/// A value on the y axis, in words.
 pub(crate) fn up(figure: &Figure, y: f64) -> String {
     match figure.y.as_str() {
         CPU_USE => format!("{y:.2}"),

@@ -5,33 +5,32 @@ use netplumb_model::hosts::{
     INSTRUCTIONS_PER_BYTE, INTERRUPTS, KERNEL_IDLE, LONGEST_WAIT, LOST, MISSED, POLLS,
     RETRANSMITTED, Side, THROUGHPUT, TURN, TURNS, WIRE_BYTES, WIRE_USE, is_of_hosts,
 };
-use netplumb_model::quantity::{Declared, Quantity, Scalar};
+use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
-use super::{nic_of, varies};
+use super::facts::{nic_of, scalars_of, varies};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Table, Value};
 use crate::times;
 
-/// From here on there is room for what only explains.
+/// From here on there is room for explanatory columns.
 const WIDE: usize = 100;
 const WIDEST: usize = 140;
 
-/// An arm.
-pub(super) struct Row<'r> {
+pub(super) struct HostsRow<'r> {
     recording: &'r Recording,
     arm: usize,
 }
 
-/// What a figure is over several blocks of an arm.
+/// How a figure is combined over several blocks of an arm.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     /// Their mean.
     Mean,
-    /// Of all their time: what there was of it, by how long they took. By a clock that varies their mean,
-    /// which has an interval.
+    /// By their total time: the sum divided by their duration. By a clock that varies their mean, which
+    /// has an interval.
     Time,
     /// The least of all.
     Least,
@@ -40,8 +39,8 @@ enum Over {
 }
 
 impl Over {
-    /// Of a quantity with this label.
-    fn of(quantity: &Declared, label: Option<&str>) -> Over {
+    /// For a quantity with this label.
+    fn new(quantity: &Declared, label: Option<&str>) -> Over {
         let by_time = [&THROUGHPUT, &TURNS, &BUSY, &KERNEL_IDLE, &WIRE_USE];
         match label {
             Some("least") => Over::Least,
@@ -53,8 +52,8 @@ impl Over {
     }
 }
 
-impl Row<'_> {
-    /// A figure with this label, by block, and how long each took.
+impl HostsRow<'_> {
+    /// A figure with this label by block, and the blocks' durations.
     fn blocks(&self, quantity: &Declared, label: Option<&str>) -> (Vec<f64>, Vec<f64>) {
         scalars_of(self.recording, quantity)
             .filter(|scalar| scalar.item.label.as_deref() == label)
@@ -70,35 +69,23 @@ impl Row<'_> {
     fn figure(&self, quantity: &Declared, label: Option<&str>) -> Option<f64> {
         let (values, times_ns) = self.blocks(quantity, label);
         let all_ns: f64 = times_ns.iter().sum();
-        match Over::of(quantity, label) {
+        match Over::new(quantity, label) {
             Over::Least => values.into_iter().min_by(f64::total_cmp),
             Over::Most => values.into_iter().max_by(f64::total_cmp),
             Over::Time if all_ns > 0.0 && !varies(self.recording) => {
                 let each = values.iter().zip(&times_ns).map(|(value, ns)| value * ns);
                 Some(each.sum::<f64>() / all_ns)
             }
-            Over::Time | Over::Mean => Mean::of(&values).map(|mean| mean.value),
+            Over::Time | Over::Mean => Mean::from_values(&values).map(|mean| mean.value),
         }
     }
 
-    /// Half the width of the 95% interval of what it was measured for, as a share of its mean.
+    /// Half the width of the 95% interval of the arm's goal, as a share of its mean.
     fn within(&self) -> Option<f64> {
         let values = [&THROUGHPUT, &TURNS].map(|quantity| self.blocks(quantity, None).0);
-        let mean = Mean::of(values.iter().find(|values| !values.is_empty())?)?;
+        let mean = Mean::from_values(values.iter().find(|values| !values.is_empty())?)?;
         (mean.value > 0.0).then(|| Some((mean.high? - mean.value) / mean.value))?
     }
-}
-
-/// What was measured of two hosts, whose clock is that of a wire or this machine's.
-pub(super) fn scalars_of<'r>(
-    recording: &'r Recording,
-    quantity: &Declared,
-) -> impl Iterator<Item = &'r Scalar> {
-    let (is_its, name) = (|of: &Quantity| is_of_hosts(&of.instrument), quantity.name);
-    let mut known = recording.quantities.iter();
-    let id = known.position(|of| is_its(of) && of.name == name);
-    let scalars = recording.scalars.iter();
-    scalars.filter(move |scalar| Some(scalar.quantity as usize) == id)
 }
 
 fn number(value: Option<f64>) -> Value {
@@ -127,11 +114,11 @@ fn of_hosts<'r>(
     quantity: &'static Declared,
     (title, key, hint): (&'static str, &'static str, &'static str),
     cell: fn(Option<f64>) -> Value,
-) -> impl Iterator<Item = Column<'r, Row<'r>>> {
+) -> impl Iterator<Item = Column<'r, HostsRow<'r>>> {
     Side::ALL.iter().zip(rank..).map(move |(side, rank)| {
         let side = *side;
         let key = format!("{side}_{key}");
-        Column::figure(format!("{side} {title}"), move |row: &Row<'r>| {
+        Column::figure(format!("{side} {title}"), move |row: &HostsRow<'r>| {
             cell(row.figure(quantity, Some(side.called())))
         })
         .hint(format!("of the {}: {hint}", side.called()))
@@ -143,16 +130,16 @@ fn of_hosts<'r>(
     })
 }
 
-/// The columns of quantities that are to be shown.
+/// The columns of the selected quantities.
 ///
-/// Of an interface of this machine there is one CPU use.
+/// An interface of this machine has a single CPU use.
 fn columns<'r>(
     varies: bool,
     of_nic: bool,
     shown: &dyn Fn(&Declared, Option<&str>) -> bool,
-) -> Vec<Column<'r, Row<'r>>> {
+) -> Vec<Column<'r, HostsRow<'r>>> {
     let mut all = vec![
-        Column::text("arm", |row: &Row<'r>| row.recording.arms[row.arm].name.clone())
+        Column::text("arm", |row: &HostsRow<'r>| row.recording.arms[row.arm].name.clone())
             .hint("one combination of settings")
             .people(0)
             .key("arm")
@@ -160,21 +147,21 @@ fn columns<'r>(
     ];
     if varies {
         all.push(
-            Column::figure("±", |row: &Row<'r>| share(row.within()))
+            Column::figure("±", |row: &HostsRow<'r>| share(row.within()))
                 .hint("half the width of the 95% interval of the figure before it, by its mean")
                 .people(3)
                 .key("within")
                 .page("within"),
         );
     }
-    let mut add = |quantity: &Declared, column: Column<'r, Row<'r>>| {
+    let mut add = |quantity: &Declared, column: Column<'r, HostsRow<'r>>| {
         if shown(quantity, None) {
             all.push(column);
         }
     };
     add(
         &THROUGHPUT,
-        Column::figure("Mbit/s", |row: &Row<'r>| {
+        Column::figure("Mbit/s", |row: &HostsRow<'r>| {
             number(row.figure(&THROUGHPUT, None).map(|bits| bits / 1e6))
         })
         .hint("bytes of payload, by the time from the sender's first to the receiver's last")
@@ -185,8 +172,8 @@ fn columns<'r>(
     );
     add(
         &TURNS,
-        Column::figure("turns/s", |row: &Row<'r>| number(row.figure(&TURNS, None)))
-            .hint("requests that were answered: of a web server those of all connections, else each after the other")
+        Column::figure("turns/s", |row: &HostsRow<'r>| number(row.figure(&TURNS, None)))
+            .hint("answered requests: of all connections of a web server, otherwise one after the other")
             .unit("turns/s")
             .people(2)
             .key("turns_per_second")
@@ -205,7 +192,7 @@ fn columns<'r>(
         }
         add(
             &TURN,
-            Column::figure(title, move |row: &Row<'r>| ns(row.figure(&TURN, Some(label))))
+            Column::figure(title, move |row: &HostsRow<'r>| ns(row.figure(&TURN, Some(label))))
                 .hint(format!("time from a request to its answer, {label}"))
                 .unit("ns")
                 .people(rank)
@@ -224,7 +211,7 @@ fn columns<'r>(
     if of_nic {
         add(
             &BUSY,
-            Column::figure("busy", |row: &Row<'r>| share(row.figure(&BUSY, None)))
+            Column::figure("busy", |row: &HostsRow<'r>| share(row.figure(&BUSY, None)))
                 .hint("of an interface that was tuned: how busy all CPUs of this machine were, whatever it was for")
                 .people(8)
                 .key("busy")
@@ -237,7 +224,7 @@ fn columns<'r>(
     }
     add(
         &WIRE_USE,
-        Column::figure("wire", |row: &Row<'r>| share(row.figure(&WIRE_USE, None)))
+        Column::figure("wire", |row: &HostsRow<'r>| share(row.figure(&WIRE_USE, None)))
             .hint("the part of the time in which frames of the sender were on the wire")
             .people(10)
             .key("wire_use")
@@ -249,7 +236,7 @@ fn columns<'r>(
     }
     add(
         &FROM_DISK,
-        Column::figure("disk", |row: &Row<'r>| share(row.figure(&FROM_DISK, None)))
+        Column::figure("disk", |row: &HostsRow<'r>| share(row.figure(&FROM_DISK, None)))
             .hint("bytes that the web server's disk read, by bytes of payload")
             .people(10)
             .key("read_from_disk")
@@ -295,7 +282,7 @@ fn columns<'r>(
     }
     add(
         &RETRANSMITTED,
-        Column::figure("resent", |row: &Row<'r>| number(row.figure(&RETRANSMITTED, None)))
+        Column::figure("resent", |row: &HostsRow<'r>| number(row.figure(&RETRANSMITTED, None)))
             .hint("segments that the sender sent again")
             .people(15)
             .from(WIDE)
@@ -343,23 +330,23 @@ fn columns<'r>(
 }
 
 /// The arms that have blocks.
-fn rows(recording: &Recording) -> impl Iterator<Item = Row<'_>> {
+fn rows(recording: &Recording) -> impl Iterator<Item = HostsRow<'_>> {
     let has_blocks = |arm: &usize| {
         let mut blocks = recording.blocks.iter();
         blocks.any(|b| b.arm as usize == *arm && is_of_hosts(&b.instrument))
     };
     let arms = (0..recording.arms.len()).filter(has_blocks);
-    arms.map(|arm| Row { recording, arm })
+    arms.map(|arm| HostsRow { recording, arm })
 }
 
 /// For programs.
-pub(super) fn table(recording: &Recording) -> Table<'_, Row<'_>> {
+pub(super) fn table(recording: &Recording) -> Table<'_, HostsRow<'_>> {
     let columns = columns(varies(recording), nic_of(recording).is_some(), &|_, _| true);
     Table::new(columns, rows(recording))
 }
 
-/// For people: without what was not measured, or did not happen.
-pub(super) fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
+/// For people: without figures that were not measured, or are 0.
+pub(super) fn short_table(recording: &Recording) -> Table<'_, HostsRow<'_>> {
     let of_nic = nic_of(recording).is_some();
     let happened = |quantity: &Declared, label: Option<&str>| {
         let is_its =
@@ -369,7 +356,7 @@ pub(super) fn short_table(recording: &Recording) -> Table<'_, Row<'_>> {
     Table::new(columns(varies(recording), of_nic, &happened), rows(recording))
 }
 
-/// What its columns are, for the reference.
+/// Its columns, for the reference.
 #[cfg(test)]
 pub(crate) fn declared() -> Vec<Entry> {
     entries(&columns(true, true, &|_, _| true))

@@ -1,7 +1,7 @@
-//! Two recordings of two hosts beside each other. In virtual time their figures are the same in every
-//! run, so there is nothing to be tested: each is equal, or it differs by so much. Of other random seeds, and by this
-//! machine's clock, they are a sample: of seeds, or of blocks. Then all figures are judged together, with an interval on
-//! the ratio and the smallest change that would have been seen.
+//! Two recordings of two hosts compared. In virtual time their figures are the same in every run, so no test is
+//! needed: each figure is equal, or differs by an exact amount. With several random seeds, or by this machine's clock,
+//! they are a sample of seeds, or of blocks. Then all figures are judged together, with an interval on the ratio and
+//! the smallest change that would have been seen.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::number::{counted, printable};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
 
-/// Letters of an arm's name, of which none is cut.
+/// Letters of an arm's name: names are never cut.
 const ARM_LETTERS: usize = 400;
 
 /// The fact with the hash of every frame's time.
@@ -33,7 +33,7 @@ const FRAMES: &str = "wire.frames";
 
 /// A figure on both sides.
 #[derive(Debug, Clone, PartialEq)]
-struct Row {
+struct FigureRow {
     arms: String,
     /// With its label: "CPU use of sender".
     figure: String,
@@ -42,15 +42,15 @@ struct Row {
     unit: String,
     before: f64,
     after: f64,
-    /// Of figures that vary, or of several seeds.
+    /// The verdict on figures that vary, or of several seeds.
     judged: Option<Judged>,
 }
 
 /// Letters of the name of a figure with its unit.
 const FIGURE_LETTERS: usize = 36;
 
-impl Row {
-    /// Whether there is no difference, as far as can be told.
+impl FigureRow {
+    /// Whether no difference was found.
     fn is_equal(&self) -> bool {
         match &self.judged {
             Some(judged) => !judged.verdict.differs(),
@@ -58,7 +58,7 @@ impl Row {
         }
     }
 
-    /// What is found of it.
+    /// The verdict in a word.
     fn verdict(&self) -> &'static str {
         match (&self.judged, self.is_equal()) {
             (None, true) => "equal",
@@ -88,16 +88,17 @@ impl Row {
     /// The interval as changes in percent: "-1.2% to +3.4%".
     fn interval(&self) -> Value {
         let ratio = self.ratio().filter(|_| self.before != self.after || self.judged.is_some());
-        ratio
-            .map_or(Value::Missing, |ratio| Value::Told(interval::told(ratio, ratio_percent), None))
+        ratio.map_or(Value::Missing, |ratio| {
+            Value::Told(interval::interval_text(ratio, ratio_percent), None)
+        })
     }
 
-    /// By how much, of the figure before; none if that was 0.
+    /// The change relative to the figure before; none if that was 0.
     fn change(&self) -> Option<f64> {
         (self.before != 0.0).then(|| self.after / self.before - 1.0)
     }
 
-    /// By how much it got worse, in percent: where a side is the better one.
+    /// By how much it got worse, in percent; none if neither direction of the figure is better.
     fn worse_percent(&self) -> Option<f64> {
         let sign = match self.quantity.as_str() {
             name if [THROUGHPUT.name, TURNS.name].contains(&name) => -1.0,
@@ -112,17 +113,17 @@ impl Row {
 /// What two recordings of two hosts, or arms of one, have in common.
 #[derive(Debug)]
 pub struct Compared {
-    rows: Vec<Row>,
+    rows: Vec<FigureRow>,
     /// The pairs, each with whether the times of all frames are equal.
     pairs: Vec<(String, Option<bool>)>,
-    /// In what their machines, kernels and programs differ.
+    /// Differences of their machines, kernels and programs.
     differences: Vec<Difference>,
-    /// What only one side has.
+    /// Arms that only one side has.
     unpaired: Vec<String>,
     clock: &'static str,
-    /// Whether figures are of several random seeds.
+    /// The number of random seeds, if figures are of several.
     seeds: usize,
-    /// What they are of.
+    /// The name of their subject.
     called: &'static str,
     names: [String; 2],
 }
@@ -132,14 +133,14 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
     let paired = &seeds::once(sides, paired);
     let pairs = &paired.pairs;
     let mut differences = differences(sides, pairs);
-    // Each figure has its own unit, and those that both have are compared.
+    // Each figure has its own unit, and figures on both sides are compared.
     differences.retain(|difference| !difference.is_of_unit());
     differences.extend(builds(sides, pairs));
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<FigureRow> = Vec::new();
     // Of the rows that vary, with their numbers.
     let mut varying: Vec<(usize, Pair)> = Vec::new();
     let apart = !std::ptr::eq(sides.before, sides.after);
-    let mut told = Vec::new();
+    let mut equal = Vec::new();
     let (mut seeds, mut is_clocked) = (1, false);
     for pair in pairs {
         let name =
@@ -151,7 +152,7 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
             notes.facts.get(FRAMES).cloned()
         };
         let hashes = hash(sides.before, pair.before).zip(hash(sides.after, pair.after));
-        told.push((arms.clone(), hashes.map(|(was, is)| was == is)));
+        equal.push((arms.clone(), hashes.map(|(was, is)| was == is)));
         let after = figures(sides.after, pair.after);
         let repeats = seeds::pairs(sides, *pair);
         seeds = seeds.max(repeats.len());
@@ -177,7 +178,7 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
             };
             let (before, after, apart) = match repeats.len() {
                 1 => (before, after.clone(), apart),
-                // Seeds are no blocks between which a machine drifts.
+                // Seeds, unlike blocks, have no drift of the machine between them.
                 _ => (
                     of_seeds(sides.before, |pair| pair.before, &figure),
                     of_seeds(sides.after, |pair| pair.after, &figure),
@@ -190,7 +191,7 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
                     Pair { before: before.clone(), after: after.clone(), apart, ..Pair::default() };
                 varying.push((rows.len(), pair));
             }
-            rows.push(Row {
+            rows.push(FigureRow {
                 arms: arms.clone(),
                 figure,
                 quantity: quantity.name.clone(),
@@ -208,7 +209,7 @@ pub fn compare(sides: Sides<'_>, paired: &Pairs) -> Compared {
     }
     Compared {
         rows,
-        pairs: told,
+        pairs: equal,
         differences,
         unpaired: arms_alone(sides, paired),
         clock,
@@ -245,54 +246,58 @@ fn figures(recording: &Recording, arm: usize) -> Vec<(String, &Quantity, Vec<f64
 }
 
 /// The columns; where any figure was `judged`, with its interval and the smallest change that would have been seen.
-fn columns<'r>(judged: bool) -> Vec<Column<'r, &'r Row>> {
-    let change = |row: &&Row| match (row.before == row.after, row.change()) {
+fn columns<'r>(judged: bool) -> Vec<Column<'r, &'r FigureRow>> {
+    let change = |row: &&FigureRow| match (row.before == row.after, row.change()) {
         (true, _) => Value::Told("equal".into(), Some(0.0)),
         (false, Some(change)) => Value::Told(format!("{:+.2}%", change * 100.0), Some(change)),
         (false, None) => Value::Told("from nothing".into(), None),
     };
-    let ratio = |row: &&Row, end: fn(Interval) -> f64| {
+    let ratio = |row: &&FigureRow, end: fn(Interval) -> f64| {
         let end = row.ratio().map(end).filter(|end| end.is_finite());
         end.map_or(Value::Missing, Value::Number)
     };
-    let smallest = |row: &&Row| row.judged.and_then(|judged| judged.smallest);
+    let smallest = |row: &&FigureRow| row.judged.and_then(|judged| judged.smallest);
     let mut columns = vec![
-        Column::machine(|row: &&Row| Value::Text(row.arms.clone())).key("arm"),
-        Column::machine(|row: &&Row| Value::Text(row.figure.clone())).key("figure"),
-        Column::machine(|row: &&Row| Value::Text(row.unit.clone())).key("unit"),
-        Column::text("figure", |row: &&Row| match row.unit.as_str() {
+        Column::machine(|row: &&FigureRow| Value::Text(row.arms.clone())).key("arm"),
+        Column::machine(|row: &&FigureRow| Value::Text(row.figure.clone())).key("figure"),
+        Column::machine(|row: &&FigureRow| Value::Text(row.unit.clone())).key("unit"),
+        Column::text("figure", |row: &&FigureRow| match row.unit.as_str() {
             "" => row.figure.clone(),
             unit => format!("{}, {unit}", row.figure),
         })
         .letters(FIGURE_LETTERS)
         .people(1),
-        Column::figure("before", |row: &&Row| Value::Number(row.before)).people(3).key("before"),
-        Column::figure("after", |row: &&Row| Value::Number(row.after)).people(4).key("after"),
+        Column::figure("before", |row: &&FigureRow| Value::Number(row.before))
+            .people(3)
+            .key("before"),
+        Column::figure("after", |row: &&FigureRow| Value::Number(row.after)).people(4).key("after"),
         Column::figure("change", change).people(5).key("change"),
-        Column::machine(move |row: &&Row| ratio(row, |i| i.value)).key("ratio"),
-        Column::machine(move |row: &&Row| ratio(row, |i| i.low)).key("ratio_low"),
-        Column::machine(move |row: &&Row| ratio(row, |i| i.high)).key("ratio_high"),
-        Column::machine(move |row: &&Row| smallest(row).map_or(Value::Missing, Value::Number))
-            .key("smallest_detectable"),
+        Column::machine(move |row: &&FigureRow| ratio(row, |i| i.value)).key("ratio"),
+        Column::machine(move |row: &&FigureRow| ratio(row, |i| i.low)).key("ratio_low"),
+        Column::machine(move |row: &&FigureRow| ratio(row, |i| i.high)).key("ratio_high"),
+        Column::machine(move |row: &&FigureRow| {
+            smallest(row).map_or(Value::Missing, Value::Number)
+        })
+        .key("smallest_detectable"),
     ];
     if judged {
         columns.extend([
-            Column::text("95% interval", |row: &&Row| row.interval().told()).people(6),
-            Column::figure("sees", move |row: &&Row| {
+            Column::text("95% interval", |row: &&FigureRow| row.interval().cell_text()).people(6),
+            Column::figure("sees", move |row: &&FigureRow| {
                 smallest(row).map_or(Value::Missing, Value::Share)
             })
             .people(7),
         ]);
     }
     columns.extend([
-        Column::machine(|row: &&Row| Value::Text(row.verdict().into())).key("verdict"),
-        Column::text("verdict", |row: &&Row| row.short_verdict().into()).people(8),
+        Column::machine(|row: &&FigureRow| Value::Text(row.verdict().into())).key("verdict"),
+        Column::text("verdict", |row: &&FigureRow| row.short_verdict().into()).people(8),
     ]);
     columns
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct HostsDiffJson<'a> {
     schema: u32,
     document: &'static str,
     clock: &'static str,
@@ -309,7 +314,7 @@ impl Compared {
         self.rows.is_empty()
     }
 
-    /// What got worse by more than a limit in percent: of throughput, turns and CPU use.
+    /// Figures that got worse by more than a limit in percent: throughput, turns and CPU use.
     pub fn worse_than(&self, percent: f64) -> Vec<String> {
         let worse = self.rows.iter().filter_map(|row| {
             let by = row.worse_percent().filter(|by| *by > percent)?;
@@ -318,8 +323,8 @@ impl Compared {
         worse.collect()
     }
 
-    /// What is shown: what differs, or of figures that vary all.
-    fn shown(&self) -> impl Iterator<Item = &Row> {
+    /// The rows that are shown: different ones, or all if figures vary.
+    fn shown(&self) -> impl Iterator<Item = &FigureRow> {
         let all = self.varies();
         self.rows.iter().filter(move |row| all || !row.is_equal())
     }
@@ -328,21 +333,23 @@ impl Compared {
         self.rows.iter().any(|row| row.judged.is_some())
     }
 
-    /// What is shown of each pair of arms.
-    fn tables(&self) -> impl Iterator<Item = (&str, Table<'_, &Row>)> {
-        let of =
-            |arms: &str| -> Vec<&Row> { self.shown().filter(|row| row.arms == arms).collect() };
+    /// The table of each pair of arms.
+    fn tables(&self) -> impl Iterator<Item = (&str, Table<'_, &FigureRow>)> {
+        let of = |arms: &str| -> Vec<&FigureRow> {
+            self.shown().filter(|row| row.arms == arms).collect()
+        };
         let pairs = self.pairs.iter().map(move |(arms, _)| (arms.as_str(), of(arms)));
         let pairs = pairs.filter(|(_, rows)| !rows.is_empty());
         pairs.map(|(arms, rows)| (arms, Table::new(columns(self.varies()), rows)))
     }
 
-    /// What is equal, in sentences.
+    /// Sentences about equal figures.
     fn sentences(&self) -> Vec<String> {
         let mut all = Vec::new();
         for (arms, frames) in &self.pairs {
             let of = self.rows.iter().filter(|row| row.arms == *arms);
-            let (equal, different): (Vec<&Row>, Vec<&Row>) = of.partition(|row| row.is_equal());
+            let (equal, different): (Vec<&FigureRow>, Vec<&FigureRow>) =
+                of.partition(|row| row.is_equal());
             let equal = match (equal.len(), different.len()) {
                 (0, 0) => "no figure in common".to_string(),
                 (equal, 0) if self.varies() => {
@@ -381,7 +388,7 @@ impl Compared {
             out.push('\n');
             out.push_str(&continued(arms, 2, columns));
             out.push('\n');
-            out.push_str(&table.terminal(Room::of(columns, FIGURE_LETTERS)));
+            out.push_str(&table.terminal(Room::new(columns, FIGURE_LETTERS)));
         }
         out.push('\n');
         out.push_str(&continued(&self.basis(), 0, columns));
@@ -403,7 +410,7 @@ impl Compared {
             (false, _) => {
                 let besides = match self.differences.is_empty() {
                     true => "",
-                    false => ", or comes from what is said to differ besides",
+                    false => ", or comes from another difference that is listed above",
                 };
                 format!(
                     "These figures are the same in every run of a plan, so each difference is one of what was \
@@ -422,7 +429,7 @@ impl Compared {
     /// As JSON, all figures.
     pub fn json(&self) -> String {
         let [before, after] = &self.names;
-        pretty(&Document {
+        pretty(&HostsDiffJson {
             schema: SCHEMA,
             document: "diff",
             clock: self.clock,
@@ -459,7 +466,7 @@ impl Compared {
 #[cfg(test)]
 mod tests {
     use netplumb_model::hosts::clocked;
-    use netplumb_model::quantity::{Figure, Of};
+    use netplumb_model::quantity::{Figure, Subject};
     use netplumb_model::recording::{Block, Ledger, env};
 
     use super::super::tests::recording;
@@ -476,7 +483,7 @@ mod tests {
         }
     }
 
-    /// Check that arms which only one side has are named, in each output, and that another unit of the recordings is no
+    /// Check that arms of only one side are named, in each output, and that another unit of the recordings is not a
     /// difference: each figure has its own.
     #[test]
     fn arms_of_one_side() {
@@ -494,8 +501,8 @@ mod tests {
         }
     }
 
-    /// Check that what is equal is called so, that how much others differ by is said, and that
-    /// which side is worse depends on the figure.
+    /// Check that equal figures are reported as such, others with their difference, and that the
+    /// worse side depends on the figure.
     #[test]
     fn equal_or_not() {
         let (before, mut after) = (recording(), recording());
@@ -523,7 +530,7 @@ mod tests {
         assert!(other.json().contains("\"change\": -0.0999"), "{}", other.json());
     }
 
-    /// Check that programs of guests which were not the same are named, in each output.
+    /// Check that differing programs of guests are named, in each output.
     #[test]
     fn other_programs_are_named() {
         let (mut before, mut after) = (recording(), recording());
@@ -536,8 +543,8 @@ mod tests {
         let other = compare(sides(&after), &pairs);
         for text in [other.terminal(200), other.markdown()] {
             for what in ["nginx and its libraries", "build of plumb"] {
-                let told = format!("{what}: aaaa → bbbb");
-                assert!(text.contains(&told), "no `{told}` in:\n{text}");
+                let line = format!("{what}: aaaa → bbbb");
+                assert!(text.contains(&line), "no `{line}` in:\n{text}");
             }
         }
         let document: serde_json::Value = serde_json::from_str(&other.json()).unwrap();
@@ -568,7 +575,7 @@ mod tests {
                 let noise = 1.0 + 0.01 * f64::from(index * 5 % 8) - 0.035;
                 let quantity = clocked(&THROUGHPUT);
                 let figure = Figure::new(&quantity, 1e9 * noise * factor);
-                recording.add_figure(Of::Block(index), figure);
+                recording.add_figure(Subject::Block(index), figure);
             }
             recording
         };
@@ -588,7 +595,7 @@ mod tests {
     }
 
     /// Check that each output has the interval on the ratio and the smallest change that would have been seen, that the
-    /// text has 100 columns at most and whole names of arms, and that a bounded change is told from none.
+    /// text has 100 columns at most and whole names of arms, and that a bounded change is distinguished from none.
     #[test]
     fn intervals() {
         let long = format!("client=iperf3 {}", "qdisc=fq_codel_with_options ".repeat(5));
@@ -609,9 +616,9 @@ mod tests {
                 });
                 let noise = 1.0 + 0.01 * f64::from(index * 3 % 5);
                 let rate = Figure::new(&clocked(&THROUGHPUT), throughput * noise);
-                recording.add_figure(Of::Block(index), rate);
+                recording.add_figure(Subject::Block(index), rate);
                 let busy = Figure::new(&clocked(&BUSY), value);
-                recording.add_figure(Of::Block(index), busy);
+                recording.add_figure(Subject::Block(index), busy);
             }
             recording
         };
@@ -644,7 +651,7 @@ mod tests {
         );
     }
 
-    /// Check that random seeds in virtual time are the sample of an interval, and told as one comparison.
+    /// Check that random seeds in virtual time are the sample of an interval, and reported as one comparison.
     #[test]
     fn seeds_are_a_sample() {
         let of = |rates: [f64; 3]| {
@@ -656,7 +663,7 @@ mod tests {
                 if n > 0 {
                     arm.name = format!("slow seed={}", n + 1);
                     arm.knobs.insert("seed".into(), (n + 1).to_string());
-                    arm.made = Some(netplumb_model::recording::Made {
+                    arm.made = Some(netplumb_model::recording::Derivation {
                         from: "slow".into(),
                         by: netplumb_model::recording::MadeBy::Seed,
                     });
@@ -672,7 +679,7 @@ mod tests {
                     returned: 0,
                     duration_ns: 1_000_000,
                 });
-                recording.add_figure(Of::Block(n), Figure::new(&THROUGHPUT, rate));
+                recording.add_figure(Subject::Block(n), Figure::new(&THROUGHPUT, rate));
             }
             recording
         };

@@ -2,8 +2,8 @@
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::hosts::{self, INSTRUMENT, Side};
-use netplumb_model::quantity::{Declared, Figure, Item, Of};
-use netplumb_model::recording::{Block, Ledger, Made, MadeBy, Recording, env};
+use netplumb_model::quantity::{Declared, Figure, FigureKey, Subject};
+use netplumb_model::recording::{Block, Derivation, Ledger, MadeBy, Recording, env};
 
 use super::*;
 
@@ -83,15 +83,15 @@ pub(crate) fn recording() -> Recording {
                 returned: 0,
                 duration_ns: 36_000_000,
             });
-            let block = Of::Block(recording.blocks.len() as u32 - 1);
-            let mut figure = |quantity: &Declared, item: Item, value: f64| {
-                recording.add_figure(block, Figure::new(quantity, value).of(item));
+            let block = Subject::Block(recording.blocks.len() as u32 - 1);
+            let mut figure = |quantity: &Declared, item: FigureKey, value: f64| {
+                recording.add_figure(block, Figure::new(quantity, value).with_key(item));
             };
             let slower = (arm * 2 + index as usize) as f64;
-            figure(&hosts::THROUGHPUT, Item::ONLY, 930e6 - slower * 1e6);
-            figure(&hosts::WIRE_USE, Item::ONLY, 0.99 - slower / 1e3);
+            figure(&hosts::THROUGHPUT, FigureKey::ONLY, 930e6 - slower * 1e6);
+            figure(&hosts::WIRE_USE, FigureKey::ONLY, 0.99 - slower / 1e3);
             for (side, busy) in [(Side::Tx, 0.15), (Side::Rx, 0.4)] {
-                let item = || Item::label(side.called());
+                let item = || FigureKey::label(side.called());
                 figure(&hosts::BUSY, item(), busy * (1.0 + slower / 4.0));
                 figure(&hosts::FRAMES, item(), 2_900.0);
                 figure(&hosts::INTERRUPTS, item(), 280.0 - slower);
@@ -109,7 +109,7 @@ pub(crate) fn recording() -> Recording {
     recording
 }
 
-/// Check what a terminal, Markdown, CSV, JSON and the page show.
+/// Check the outputs: terminal, Markdown, CSV, JSON and the page.
 #[test]
 fn renderings() {
     let (recording, experiment) = (recording(), experiment());
@@ -125,8 +125,8 @@ fn renderings() {
     check("page.json", &pretty(&page(&recording, file)));
 }
 
-/// Check that over blocks of different length rates are those of all the time, that the least and the most
-/// are of all blocks, and that a short time has its unit.
+/// Check that rates over blocks of different length are by their total time, that the least and the most
+/// are taken over all blocks, and that a short time has its unit.
 #[test]
 fn over_blocks() {
     let mut recording = recording();
@@ -135,13 +135,16 @@ fn over_blocks() {
     // 200 turns in 30 ms, and in 2.3 s.
     for (block, ns, least, most) in [(0, 30e6, 3_494.0, 7.9e6), (1, 2.3e9, 3_100.0, 2.296e9)] {
         recording.blocks[block].duration_ns = ns as u64;
-        let mut figure = |quantity: &Declared, item: Item, value: f64| {
-            recording.add_figure(Of::Block(block as u32), Figure::new(quantity, value).of(item));
+        let mut figure = |quantity: &Declared, item: FigureKey, value: f64| {
+            recording.add_figure(
+                Subject::Block(block as u32),
+                Figure::new(quantity, value).with_key(item),
+            );
         };
-        figure(&hosts::TURNS, Item::ONLY, 200e9 / ns);
-        figure(&hosts::TURN, Item::label("mean"), ns / 200.0);
-        figure(&hosts::TURN, Item::label("least"), least);
-        figure(&hosts::TURN, Item::label("most"), most);
+        figure(&hosts::TURNS, FigureKey::ONLY, 200e9 / ns);
+        figure(&hosts::TURN, FigureKey::label("mean"), ns / 200.0);
+        figure(&hosts::TURN, FigureKey::label("least"), least);
+        figure(&hosts::TURN, FigureKey::label("most"), most);
     }
     let text = terminal(&recording, None, 140);
     let row = text.lines().find(|line| line.contains("tso=on")).unwrap();
@@ -156,16 +159,16 @@ fn over_blocks() {
 #[test]
 fn requests_in_the_ledger() {
     let mut recording = recording();
-    let told = |recording: &Recording| {
+    let report = |recording: &Recording| {
         let text = terminal(recording, Some(&experiment()), 140);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert!(!told(&recording).contains("requests answered"));
+    assert!(!report(&recording).contains("requests answered"));
     for block in 0..recording.blocks.len() as u32 {
-        let turns = Figure::new(&hosts::TURNS, 1_000.0).of(Item::ONLY);
-        recording.add_figure(Of::Block(block), turns);
+        let turns = Figure::new(&hosts::TURNS, 1_000.0).with_key(FigureKey::ONLY);
+        recording.add_figure(Subject::Block(block), turns);
     }
-    let text = told(&recording);
+    let text = report(&recording);
     assert!(text.contains("288 requests answered, no errors"), "{text}");
 }
 
@@ -211,17 +214,17 @@ fn clocked() -> (Recording, Experiment) {
                 returned: 0,
                 duration_ns: 60_000_000,
             });
-            let block = Of::Block(recording.blocks.len() as u32 - 1);
-            let mut figure = |quantity: &Declared, item: Item, value: f64| {
+            let block = Subject::Block(recording.blocks.len() as u32 - 1);
+            let mut figure = |quantity: &Declared, item: FigureKey, value: f64| {
                 let quantity = hosts::clocked(quantity);
-                recording.add_figure(block, Figure::new(&quantity, value).of(item));
+                recording.add_figure(block, Figure::new(&quantity, value).with_key(item));
             };
             let faster = f64::from(arm * 2 + index);
-            figure(&hosts::THROUGHPUT, Item::ONLY, 8.9e9 + faster * 1e8);
-            figure(&hosts::RETRANSMITTED, Item::ONLY, f64::from(arm));
+            figure(&hosts::THROUGHPUT, FigureKey::ONLY, 8.9e9 + faster * 1e8);
+            figure(&hosts::RETRANSMITTED, FigureKey::ONLY, f64::from(arm));
             for (side, busy) in [(Side::Tx, 0.95), (Side::Rx, 0.6)] {
                 if arm == 0 {
-                    let item = Item::label(side.called());
+                    let item = FigureKey::label(side.called());
                     figure(&hosts::BUSY, item, busy - faster / 100.0);
                 }
             }
@@ -234,7 +237,7 @@ fn clocked() -> (Recording, Experiment) {
     (recording, experiment)
 }
 
-/// Check what is shown of namespaces of this machine: means with their intervals, and whose clock it is.
+/// Check the outputs for namespaces of this machine: means with their intervals, and whose clock it is.
 #[test]
 fn renderings_of_namespaces() {
     let (recording, experiment) = clocked();
@@ -248,20 +251,20 @@ fn renderings_of_namespaces() {
     check("sockets.csv", &csv(&recording));
 }
 
-/// Check that where wrk was the client, it is said what its times are.
+/// Check that with wrk as the client, its times are explained.
 #[test]
 fn times_of_wrk() {
-    let told = |client: &str| {
+    let has_note = |client: &str| {
         let mut recording = clocked().0;
         let knobs = &mut recording.arms[1].knobs;
         knobs.insert("client".into(), client.into());
         let text = terminal(&recording, None, 140);
         text.contains("coordinated omission")
     };
-    assert!(told("wrk") && !told("iperf3"));
+    assert!(has_note("wrk") && !has_note("iperf3"));
 }
 
-/// Check that one byte is no bytes.
+/// Check that one byte is "byte", not "bytes".
 #[test]
 fn a_single_byte() {
     let mut recording = recording();
@@ -274,8 +277,8 @@ fn a_single_byte() {
     assert!(text.contains("1 byte sent = 1 received"), "{text}");
 }
 
-/// Check that levels which are words are along as such, with what was published at one of them, and
-/// that a figure of nothing says why.
+/// Check that levels that are words are on the axis as such, with a published figure at one of them,
+/// and that an empty figure has a reason.
 #[test]
 fn figures_of_words() {
     let (recording, experiment) = (recording(), experiment());
@@ -289,8 +292,8 @@ fn figures_of_words() {
     assert!(of_nothing.note.contains("no arm has a level of rx_buffer"));
 }
 
-/// Check that all levels are along a figure: as numbers where all are, a percentage too, else all by their
-/// names, and that a line can be through percentages.
+/// Check that all levels are on a figure's axis: as numbers where all are, percentages too, else all by their
+/// names, and that a line can go through percentages.
 #[test]
 fn figures_of_all_levels() {
     let of = |levels: &str| {
@@ -316,7 +319,7 @@ fn figures_of_all_levels() {
     assert_eq!((names, along), (vec!["none".into(), "0".into()], vec![0.0, 1.0]));
 }
 
-/// Check that a figure of arms under several seeds shows the median, the least and the most, and says so.
+/// Check that a figure of arms under several seeds has the median, the least and the most, with a note.
 #[test]
 fn figures_under_seeds() {
     let experiment = EXPERIMENT.replace("count = 2", "count = 2\nseeds = 3");
@@ -329,7 +332,7 @@ fn figures_under_seeds() {
         let first = recording.blocks.len() as u32;
         recording.arms.extend(arms.iter().map(|arm| Arm {
             name: format!("{} seed={seed}", arm.name),
-            made: Some(Made { from: arm.name.clone(), by: MadeBy::Seed }),
+            made: Some(Derivation { from: arm.name.clone(), by: MadeBy::Seed }),
             ..arm.clone()
         }));
         recording.blocks.extend(
@@ -340,7 +343,7 @@ fn figures_under_seeds() {
         for scalar in &scalars {
             let block = scalar.block().unwrap();
             let mut scalar = scalar.clone();
-            scalar.of = Of::Block(block + first);
+            scalar.of = Subject::Block(block + first);
             scalar.value *= [1.0, 0.5, 0.9][seed as usize - 1];
             recording.scalars.push(scalar);
         }
@@ -356,7 +359,7 @@ fn figures_under_seeds() {
     assert!(page.figures[0].note.contains("3 random seeds"));
 }
 
-/// Check that claims about figures that are the same in every run take no repeats: a ratio is within
+/// Check that claims about figures that are the same in every run need no repeats: a ratio is within
 /// its bounds, or it is not.
 #[test]
 fn claims_of_ratios() {
@@ -371,8 +374,8 @@ fn claims_of_ratios() {
     assert_eq!(judged[2].verdict.as_str(), "does not hold", "{judged:?}");
 }
 
-/// Check that without figures of its own an experiment has one of each of what was measured, by what
-/// was varied.
+/// Check that an experiment without figures of its own has one for each measured quantity, by the
+/// varied knob.
 #[test]
 fn figures_by_default() {
     let mut experiment = experiment();

@@ -1,4 +1,4 @@
-//! What the figures are, and how far to trust them.
+//! The meaning of the figures, and how far to trust them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,7 @@ use netplumb_model::hosts::{
 use netplumb_model::quantity::{Declared, Scalar};
 use netplumb_model::recording::{Recording, env};
 
-use super::arms::scalars_of;
-use super::{nic_of, varies};
+use super::facts::{nic_of, scalars_of, varies};
 use crate::acting;
 use crate::footer::Note;
 use crate::number::{plural, printable};
@@ -46,7 +45,7 @@ pub(super) fn trust(recording: &Recording) -> Vec<Note> {
 const IN_TURNS: &str = "this machine's; blocks of all arms take turns, each figure is the mean over them (least and most are of all), \
      and ± is half of its 95% interval by its mean";
 
-/// What figures in virtual time are over several blocks of an arm.
+/// How figures in virtual time are combined over several blocks of an arm.
 fn of_several(recording: &Recording) -> Option<Note> {
     let mut arms = BTreeSet::new();
     let blocks = recording.blocks.iter();
@@ -95,7 +94,7 @@ fn by_this_clock(recording: &Recording) -> Vec<Note> {
     };
     if is_used(Client::Iperf3) || is_used(Client::Wrk) {
         let text = "arms of iperf3 and wrk have the figures of these programs, without CPU use; wrk asks for 2 s";
-        let of_wrk = "; to its times wrk adds those of requests that it would have sent meanwhile (coordinated omission), so \
+        let of_wrk = "; wrk adds the times of requests that it would have sent meanwhile (coordinated omission), so \
                       its mean and percentiles may be longer than its connections allow: compare turns/s";
         let more = if is_used(Client::Wrk) { of_wrk } else { "" };
         notes.push(Note::new("clients", format!("{text}{more}")));
@@ -103,7 +102,7 @@ fn by_this_clock(recording: &Recording) -> Vec<Note> {
     notes
 }
 
-/// Which CPU use is reported for namespaces of this machine, and what it is measured by.
+/// Which CPU use is reported for namespaces of this machine, and how it is measured.
 pub(crate) fn cpu_use(recording: &Recording) -> Note {
     let fact = |key: &str| recording.environment.get(key).map(String::as_str);
     let of = match (fact(env::HOSTS_CPUS), nic_of(recording)) {
@@ -144,7 +143,7 @@ fn in_virtual_time(recording: &Recording) -> Vec<Note> {
         Note::new(
             "wire",
             format!(
-                "the time of every frame is checked against that of a wire{}; the NICs are QEMU's, which take a whole \
+                "the time of every frame is checked against the time on a wire{}; the NICs are QEMU's, which take a whole \
                  batch at once",
                 full_frames(recording)
             ),
@@ -159,7 +158,7 @@ fn full_frames(recording: &Recording) -> String {
     let mut times: Vec<String> = Vec::new();
     for arm in &recording.arms {
         let mtu_bytes = arm.read("mtu_bytes").unwrap_or(MTU_BYTES);
-        let us = Wire::of(arm).occupied_ns(mtu_bytes) / 1e3;
+        let us = Wire::from_arm(arm).occupied_ns(mtu_bytes) / 1e3;
         let time = format!("{us:.3} us (MTU {mtu_bytes})");
         if !times.contains(&time) {
             times.push(time);
@@ -173,7 +172,7 @@ fn full_frames(recording: &Recording) -> String {
 
 /// Requests of web servers that were answered, in all blocks.
 fn answered(recording: &Recording) -> f64 {
-    // Other requests have no throughput.
+    // Only web servers' requests have a throughput.
     let of_web: BTreeSet<u32> =
         scalars_of(recording, &THROUGHPUT).filter_map(Scalar::block).collect();
     let of_block = |scalar: &Scalar| {
@@ -184,7 +183,7 @@ fn answered(recording: &Recording) -> f64 {
     scalars_of(recording, &TURNS).filter_map(of_block).sum()
 }
 
-/// The bytes of all blocks, and what they became on the way.
+/// The bytes of all blocks, and their frames on the way.
 fn ledger(recording: &Recording) -> Note {
     let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
     let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
@@ -231,7 +230,7 @@ fn ledger(recording: &Recording) -> Note {
         let dropped = [came, sent].map(|side| sum(&MISSED, side));
         if dropped.iter().any(|frames| *frames > 0.0) {
             beside += &format!(
-                ", the receiver's NIC dropped {} and the sender's {} for want of room: a longer ring (--rings rx=4096) has more",
+                ", the receiver's NIC dropped {} and the sender's {} for lack of room: a longer ring (--rings rx=4096) has more",
                 dropped[0], dropped[1]
             );
         }

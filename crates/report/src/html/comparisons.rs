@@ -1,5 +1,5 @@
 //! Pages of the comparisons that an experiment's claims make below a function, which the page of
-//! all that was measured does not show.
+//! the whole recording does not show.
 
 use netplumb_model::chain;
 use netplumb_model::class::Direction;
@@ -16,7 +16,7 @@ use crate::shape::{Shape, shape};
 const NAME_LETTERS: usize = 80;
 
 /// Each comparison below a function that a claim makes, with its name, in the order of the claims:
-/// of a part of a recording, in some directions or, where none are named, in all.
+/// for a part of a recording, in some directions or, where none are named, in all.
 pub fn comparisons(
     part: &Recording,
     experiment: &Experiment,
@@ -57,7 +57,7 @@ fn comparison(
         return None;
     }
     let [before, after] = [before, after].map(|name| printable(name, NAME_LETTERS));
-    let below = printable(&chain::told(below), NAME_LETTERS);
+    let below = printable(&chain::chain_text(below), NAME_LETTERS);
     let name = format!("{before} → {after}, below {below}");
     Some((name, diff::page::page(&diff)))
 }

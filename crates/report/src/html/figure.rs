@@ -1,5 +1,5 @@
-//! The figure that an experiment is about: where it claims that cost is a line along some
-//! knob, what was measured and the line.
+//! The main figure of an experiment that claims that cost is a line along some knob: the
+//! measurements and the line.
 
 use netplumb_model::experiment::{Claim, Experiment};
 
@@ -9,7 +9,7 @@ use crate::page::{PageChart, PageSeries, PageSeriesKind};
 use crate::rates::page::{axis, chart, point, series};
 use crate::seeds;
 
-/// The figure of the first claim of a line, with the lines that others claim of the same.
+/// The figure of the first claim of a line, with other claims' lines about the same.
 pub(super) fn figure(experiment: &Experiment, views: &[ClassView<'_>]) -> Vec<PageChart> {
     let views = seeds::typical(views);
     let Some(first) = experiment.claims.iter().find_map(about) else {
@@ -46,7 +46,7 @@ pub(super) fn figure(experiment: &Experiment, views: &[ClassView<'_>]) -> Vec<Pa
     vec![chart(&title, "", axes, measured)]
 }
 
-/// What a claim of a line is about: the knob, the layer, the function.
+/// The subject of a claim of a line: the knob, the layer, the function.
 fn about(claim: &Claim) -> Option<(&str, Option<&str>, Option<&str>)> {
     match claim {
         Claim::Linear { knob, layer, function, .. } => {

@@ -3,51 +3,48 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use netplumb_model::class::{Context, Direction};
+use netplumb_model::class::Context;
 use netplumb_model::experiment::Experiment;
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::recording::{NodeId, Recording, env};
 
 use super::figure::figure;
+use super::places::{Costs, Places, rows};
 use crate::analysis::{ClassView, NO_LAYER, name_beside_unit, quantity, unit};
 use crate::asm;
 use crate::claims;
 use crate::conclusions;
 use crate::disks;
 use crate::layers;
-use crate::lines;
 use crate::network::Network;
 use crate::number::{counted, percent, printable};
 use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
 use crate::per::Per;
 use crate::sampled;
 use crate::shares;
+use crate::source;
 use crate::summary::{self, label, sent};
 use crate::terminal::bottleneck;
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::trace;
 use crate::trust::{footer, is_of_commands};
 
-/// A symbol of more than this is no name of a function.
+/// A longer symbol is not a function's name.
 const NAME_LETTERS: usize = 500;
 const TEXT_LETTERS: usize = 4_000;
-/// Up to so many classes each have a sentence of their own at the top. More of
-/// them are a table, which is on the page too.
+/// Up to this many classes each have a sentence of their own at the top. More are
+/// only in a table.
 const MOST_SENTENCES: usize = 4;
 
-/// By arm and direction, and then by context: calls and own instructions of nodes.
-type Costs = HashMap<(usize, Direction), BTreeMap<Context, BTreeMap<NodeId, (u64, u64)>>>;
-
-/// The page of a recording: of those classes of it that are to be shown, and what all quantities say
-/// together.
+/// The page of a recording: the selected classes, and the results across all quantities.
 pub fn report_page(
     recording: &Recording,
     views: &[ClassView<'_>],
     experiment: Option<&Experiment>,
-    together: &Together<'_>,
+    together: &CrossQuantity<'_>,
 ) -> Page {
     let costs = costs(recording);
-    let places = Places::of(recording, views, &costs);
+    let places = Places::from_recording(recording, views, &costs);
     Page {
         schema: SCHEMA,
         views: Vec::new(),
@@ -55,7 +52,7 @@ pub fn report_page(
         title: title(recording, experiment),
         question: experiment
             .map_or_else(String::new, |e| printable(e.question.trim(), TEXT_LETTERS)),
-        headline: conclusions::of(recording, views, experiment)
+        headline: conclusions::conclusions(recording, views, experiment)
             .into_iter()
             .chain(headline(views))
             .collect(),
@@ -72,7 +69,7 @@ pub fn report_page(
         sampled: sampled::page(sampled::of_part(recording, &together.sampled)),
         shares: shares::page(&together.shares),
         threads: together.threads(recording).map(|threads| threads.page(&places)),
-        traced: trace::page::of(recording, experiment),
+        traced: trace::page::page_traces(recording, experiment),
         code: asm::page::page(views),
         events: disks::page(recording, views).into_iter().collect(),
         events_called: String::new(),
@@ -95,12 +92,12 @@ pub(crate) fn functions(recording: &Recording) -> Vec<PageFunction> {
                 .as_deref()
                 .map_or_else(|| NO_LAYER.into(), |layer| printable(layer, 40)),
             was: None,
-            source: function.source.map(|s| lines::place(recording, s)),
+            source: function.source.map(|s| source::place(recording, s)),
         })
         .collect()
 }
 
-/// The title: the experiment's, or else what its figures are.
+/// The title: the experiment's, or else the name of its figures.
 pub(crate) fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let each = match is_of_commands(recording) {
         true => "run",
@@ -109,7 +106,7 @@ pub(crate) fn title(recording: &Recording, experiment: Option<&Experiment>) -> S
     titled(&format!("What a {each} costs"), recording, experiment)
 }
 
-/// The same, where the figures are other ones.
+/// The same, for other figures.
 pub(crate) fn titled(what: &str, recording: &Recording, experiment: Option<&Experiment>) -> String {
     let name = || {
         let name = recording.environment.get(env::NAME).map_or("", |n| n.as_str());
@@ -149,16 +146,16 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
         "{}, {}: from {} ({}) to {} ({}) {} per {}",
         counted(arms.len(), "arm"),
         counted(views.len(), "class"),
-        least.told(least.total),
+        least.cost_text(least.total),
         label(least),
-        most.told(most.total),
+        most.cost_text(most.total),
         label(most),
         unit(most.recording),
         most.per.word()
     )]
 }
 
-/// A class in a sentence: what it costs, and where most of that is.
+/// A class in a sentence: its cost, and where most of that is.
 fn sentence(view: &ClassView<'_>) -> String {
     let mut text =
         format!("{}: {} per {}", label(view), view.with_unit(view.total), view.per.word());
@@ -166,7 +163,7 @@ fn sentence(view: &ClassView<'_>) -> String {
         text.push_str(&format!(
             "; most in layer {} with {} ({:.0}%)",
             printable(layer, 40),
-            view.told(*insns),
+            view.cost_text(*insns),
             percent(*insns, view.total)
         ));
     }
@@ -174,12 +171,12 @@ fn sentence(view: &ClassView<'_>) -> String {
         text.push_str(&format!(
             ", in function {} with {} ({:.1}%)",
             printable(view.name(top.function), 60),
-            view.told(top.self_insns),
+            view.cost_text(top.self_insns),
             percent(top.self_insns, view.total)
         ));
     }
-    if let Some(network) = Network::of(view) {
-        text.push_str(&format!("; {}", network.told(view)));
+    if let Some(network) = Network::from_class(view) {
+        text.push_str(&format!("; {}", network.shares_text(view)));
     }
     text
 }
@@ -204,7 +201,7 @@ pub(crate) fn warnings(recording: &Recording) -> Vec<String> {
     warnings
 }
 
-/// Facts, those of arms under their names, and figures of the run.
+/// Facts, with arms' facts under the arms' names, and figures of the run.
 pub(crate) fn facts(recording: &Recording) -> Vec<Fact> {
     let fact = |key: &str, value: &str| Fact {
         key: printable(key, 80),
@@ -218,7 +215,7 @@ pub(crate) fn facts(recording: &Recording) -> Vec<Fact> {
         let of_arm = notes.facts.iter();
         facts.extend(of_arm.map(|(key, value)| fact(&format!("{name}: {key}"), value)));
     }
-    for scalar in recording.scalars.iter().filter(|s| s.of == Of::Run) {
+    for scalar in recording.scalars.iter().filter(|s| s.of == Subject::Run) {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
             continue;
         };
@@ -231,7 +228,7 @@ pub(crate) fn facts(recording: &Recording) -> Vec<Fact> {
     facts
 }
 
-/// All costs in one pass, for there may be hundreds of arms.
+/// All costs in one pass, since there may be hundreds of arms.
 fn costs(recording: &Recording) -> Costs {
     let mut costs = Costs::new();
     for cost in &recording.costs {
@@ -287,12 +284,12 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
     }
 }
 
-/// What was sent, over what, and what that costs.
+/// The workload, the link, and the cost.
 fn described(view: &ClassView<'_>) -> String {
     let contexts: Vec<String> = view
         .contexts
         .iter()
-        .map(|(context, insns)| format!("{context} {}", view.told(*insns)))
+        .map(|(context, insns)| format!("{context} {}", view.cost_text(*insns)))
         .collect();
     let each = view.per.word();
     format!(
@@ -305,56 +302,6 @@ fn described(view: &ClassView<'_>) -> String {
             Per::Second(seconds) => format!("{seconds:.1} s"),
         }
     )
-}
-
-/// Where in the page's trees the costs of nodes are.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    trees: HashMap<(usize, Direction, Context), Rows>,
-}
-
-/// Index of a class and of a context in it, and the nodes of that tree by its rows.
-type Rows = (usize, usize, Vec<NodeId>);
-
-impl Places {
-    fn of(recording: &Recording, views: &[ClassView<'_>], costs: &Costs) -> Places {
-        let mut trees = HashMap::new();
-        // Only samples are asked for by their threads.
-        let views = views.iter().enumerate().filter(|_| !recording.samples.is_empty());
-        for (class, view) in views {
-            let direction = view.class.direction;
-            let contexts = costs.get(&(view.arm, direction)).into_iter().flatten();
-            for (index, (context, nodes)) in contexts.enumerate() {
-                let rows = rows(recording, nodes).into_iter().collect();
-                trees.insert((view.arm, direction, *context), (class, index, rows));
-            }
-        }
-        Places { trees }
-    }
-
-    /// A class, a context in it, and a row of its tree; none for what is on no page.
-    pub(crate) fn of_node(
-        &self,
-        arm: usize,
-        direction: Direction,
-        context: Context,
-        node: NodeId,
-    ) -> Option<(usize, usize, usize)> {
-        let (class, index, rows) = self.trees.get(&(arm, direction, context))?;
-        Some((*class, *index, rows.binary_search(&node).ok()?))
-    }
-}
-
-/// The nodes of a tree, by its rows: those with a cost, and their ancestors.
-fn rows(recording: &Recording, nodes: &BTreeMap<NodeId, (u64, u64)>) -> BTreeSet<NodeId> {
-    let mut rows: BTreeSet<NodeId> = nodes.keys().copied().collect();
-    for id in nodes.keys() {
-        let mut above = recording.nodes[*id as usize].parent;
-        while let Some(id) = above.filter(|id| rows.insert(*id)) {
-            above = recording.nodes[id as usize].parent;
-        }
-    }
-    rows
 }
 
 /// The tree of one context. Ancestors without a cost of their own are in it.

@@ -8,12 +8,12 @@ use super::*;
 use crate::analysis::classes;
 use crate::page::{Fact, PageCell, PageClass, PageFunction, PageMove, PageTable, PageTree, SCHEMA};
 use crate::tests::recording::{CONTROL, EXPERIMENT, HTML, LONG_LETTERS, small};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 
 fn page() -> Page {
     let recording = small();
     let experiment = Experiment::parse(EXPERIMENT).unwrap();
-    report_page(&recording, &classes(&recording), Some(&experiment), &Together::default())
+    report_page(&recording, &classes(&recording), Some(&experiment), &CrossQuantity::default())
 }
 
 /// The data of a page, unpacked as the browser does it.
@@ -25,8 +25,8 @@ fn data_of(html: &str) -> serde_json::Value {
     serde_json::from_reader(flate2::read::GzDecoder::new(&bytes[..])).unwrap()
 }
 
-/// Check that a report's page is what the golden says; web/ is tested with the
-/// same file.
+/// Check that a report's page equals the golden file; web/ is tested with the
+/// same one.
 #[test]
 fn the_page_of_a_report() {
     let mut text = serde_json::to_string_pretty(&page()).unwrap();
@@ -34,13 +34,13 @@ fn the_page_of_a_report() {
     golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page.json"), &text);
 }
 
-/// Check that the costs of a page are those of the tables: by class, by context,
+/// Check that the costs of a page equal the tables': by class, by context,
 /// and by function, inclusive too.
 #[test]
 fn costs_are_those_of_the_tables() {
     let recording = small();
     let views = classes(&recording);
-    let page = report_page(&recording, &views, None, &Together::default());
+    let page = report_page(&recording, &views, None, &CrossQuantity::default());
     assert_eq!(page.classes.len(), views.len());
     for (view, class) in views.iter().zip(&page.classes) {
         assert_eq!(class.packets, view.packets);
@@ -59,7 +59,7 @@ fn costs_are_those_of_the_tables() {
                     inclusive[parent as usize] += inclusive[row];
                 }
             }
-            // No row is there for nothing.
+            // Every row has a cost.
             assert!(inclusive.iter().all(|insns| *insns > 0));
             let sum: u64 = tree.self_insns.iter().sum();
             let context = view
@@ -97,8 +97,8 @@ fn ancestors_are_in_the_tree() {
     assert_eq!(softirq.parent[row], 0);
 }
 
-/// Check that the browser gets what the page was made of, and that there is one
-/// place for each thing in the template.
+/// Check that the browser gets the page's data unchanged, and that the template
+/// has one placeholder for each part.
 #[test]
 fn data_come_back() {
     for marker in [TITLE, NOSCRIPT, DATA] {
@@ -142,20 +142,20 @@ fn hostile_names_stay_text() {
     assert!(page.functions.iter().any(|f| f.name == HTML));
 }
 
-/// Check that of some directions there are only those.
+/// Check that only the selected directions are there.
 #[test]
 fn only_what_is_shown() {
     let recording = small();
     let mut views = classes(&recording);
     views.retain(|view| view.class.direction == Direction::Tx);
-    let page = report_page(&recording, &views, None, &Together::default());
+    let page = report_page(&recording, &views, None, &CrossQuantity::default());
     let classes: Vec<&str> = page.classes.iter().map(|c| c.class.as_str()).collect();
     assert_eq!(classes, ["udp tx", "raw tx"]);
     assert!(page.warnings.iter().any(|w| w.contains("cut short")));
 }
 
-/// Check that a comparison's page is what the golden says; web/ is tested with
-/// the same file.
+/// Check that a comparison's page equals the golden file; web/ is tested with
+/// the same one.
 #[test]
 fn the_page_of_a_comparison() {
     let function = |name: &str, layer: &str, was: Option<&str>| PageFunction {
@@ -165,7 +165,7 @@ fn the_page_of_a_comparison() {
         was: was.map(String::from),
         source: was.map(|_| "/src/net/ipv4/route.c:12".into()),
     };
-    // The columns are those of any comparison.
+    // The columns are the same as in any comparison.
     let like = crate::diff::tests::renderings::any_page();
     let cell = |text: &str, value: f64| PageCell { text: text.into(), value: Some(value) };
     let words = |text: &str| PageCell { text: text.into(), value: None };
@@ -234,7 +234,7 @@ fn the_page_of_a_comparison() {
     assert_eq!(data_of(&render(&page)), serde_json::to_value(&page).unwrap());
 }
 
-/// Check that a page of a hundred thousand frames is made soon, and is small.
+/// Check that a page of a hundred thousand frames is made fast, and is small.
 #[test]
 fn a_hundred_thousand_frames() {
     const FRAMES: u64 = 100_000;
@@ -257,7 +257,7 @@ fn a_hundred_thousand_frames() {
     let started = std::time::Instant::now();
     let html = render(&page);
     let took = started.elapsed();
-    // A second is what is asked for on a machine of its own.
+    // The requirement is one second on an idle machine.
     assert!(took.as_secs() < 5, "{took:?}");
     assert!(html.len() < 3 << 20, "{} bytes", html.len());
 }

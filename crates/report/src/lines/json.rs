@@ -3,16 +3,17 @@
 use netplumb_model::recording::{FunctionId, SourceLine};
 use serde::Serialize;
 
-use super::{Found, is_first, why_none};
+use super::{ClassLines, is_first, why_none};
 use crate::analysis::ClassView;
-use crate::asm::{self, text_of};
+use crate::asm;
 use crate::beside::LineTimes;
 use crate::json::{QuantityOut, SCHEMA, pretty};
+use crate::source::text_of;
 use crate::table::Value;
 
-/// What is asked for, besides what lines cost.
+/// What is requested besides the cost of lines.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked<'t> {
+pub struct LinesRequest<'t> {
     /// The instructions that were executed.
     pub asm: bool,
     /// The text of lines, as far as the recording has it.
@@ -22,16 +23,20 @@ pub struct Asked<'t> {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct LinesJson {
     schema: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     quantity: Option<QuantityOut>,
     lines: Vec<Value>,
 }
 
-/// The document, pretty-printed: of each class in which one of the functions ran, or of each arm where
-/// code is of an arm.
-pub fn render(views: &[ClassView<'_>], functions: &[FunctionId], asked: Asked<'_>) -> String {
+/// The document, pretty-printed: for each class in which one of the functions ran, or for each arm where
+/// code is kept by arm.
+pub fn render(
+    views: &[ClassView<'_>],
+    functions: &[FunctionId],
+    asked: LinesRequest<'_>,
+) -> String {
     let mut found = Vec::new();
     for &function in functions {
         for view in views {
@@ -39,22 +44,22 @@ pub fn render(views: &[ClassView<'_>], functions: &[FunctionId], asked: Asked<'_
             found.extend(of_class(view, function, first, asked));
         }
     }
-    pretty(&Document {
+    pretty(&LinesJson {
         schema: SCHEMA,
         quantity: views.first().map(|view| (&view.quantity).into()),
         lines: found,
     })
 }
 
-/// What is known of a function in a class; `first` of those of its arm in which it ran.
+/// The document of a function in a class; `first` if no earlier class of its arm ran it.
 fn of_class(
     class: &ClassView<'_>,
     function: FunctionId,
     first: bool,
-    asked: Asked<'_>,
+    asked: LinesRequest<'_>,
 ) -> Option<Value> {
     let ran = class.functions.iter().find(|f| f.function == function)?;
-    let found = Found::of(class, function, ran.self_insns);
+    let found = ClassLines::from_class(class, function, ran.self_insns);
     if found.of_arm && !first {
         return None;
     }
@@ -104,7 +109,7 @@ fn line(
     class: &ClassView<'_>,
     (at, own): (SourceLine, u64),
     whole: u64,
-    asked: Asked<'_>,
+    asked: LinesRequest<'_>,
 ) -> Option<Value> {
     let recording = class.recording;
     let (file, number) = recording.source(at)?;

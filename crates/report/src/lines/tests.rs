@@ -1,12 +1,12 @@
 use netplumb_model::class::{Context, Family, Link, Proto};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, LineCost, Node};
 
-use netplumb_model::code::FunctionCode;
+use netplumb_model::code::{FunctionCode, Instruction};
 
 use super::*;
 use crate::analysis::class;
 use crate::page::{PageCell, PageTable};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::{callgrind, json};
 
 /// A command, run twice: `main` calls `work`, which calls itself if `recursive`.
@@ -69,7 +69,7 @@ fn recording(recursive: bool) -> Recording {
             (0, at(0, 11), 6),
             (0, at(0, 12), 4),
             (1, at(0, 4), 7),
-            // Inlined there, and more that is of no line.
+            // Inlined there, and more without a line.
             (1, at(1, 2), 30),
         ] {
             recording.line_costs.push(LineCost { block, function, source, own });
@@ -78,7 +78,7 @@ fn recording(recursive: bool) -> Recording {
     recording
 }
 
-/// Check a function's lines: its own by number, others by file, and what is of none.
+/// Check a function's lines: its own by number, others by file, and code without a line.
 #[test]
 fn of_a_function() {
     let recording = recording(false);
@@ -100,7 +100,7 @@ fn of_a_function() {
     assert!(focus.starts_with("command run  defined at /src/prog.c:3\n"), "{focus}");
 }
 
-/// Check that a function without lines says why: the kernel's, one that only calls, and one whose file
+/// Check the reason for a function without lines: the kernel's, one that only calls, and one whose file
 /// has no debug information.
 #[test]
 fn without_lines() {
@@ -118,8 +118,8 @@ fn without_lines() {
     }
 }
 
-/// Check that a function of the kernel has the lines of its instructions: in a command as any other
-/// function, of packets once for each arm; and that the page has its lines and instructions.
+/// Check that a function of the kernel has the lines of its instructions: in a command like any other
+/// function, for packets once for each arm; and that the page has its lines and instructions.
 #[test]
 fn of_the_kernel() {
     let mut recording = recording(false);
@@ -130,7 +130,7 @@ fn of_the_kernel() {
     let at = |line| Some(SourceLine { file: 2, line });
     recording.source_files.push("net/ipv4/ip_input.c".into());
     recording.source_texts.insert(2, "\n\treturn 1;\n".into());
-    // A push and a return, in both blocks, and one of no line.
+    // A push and a return, in both blocks, and one without a line.
     let insns = [(0, 0x55, 8, at(2)), (1, 0x90, 6, at(7)), (2, 0xc3, 6, None)];
     recording.code.push(FunctionCode {
         arm: 0,
@@ -185,14 +185,14 @@ fn of_the_kernel() {
     assert_eq!(render(&received, 2, 80, false, true, None), "");
 }
 
-/// Check that JSON has where a function is defined and what its lines cost, where that
-/// is known.
+/// Check that JSON has the definition of a function and the cost of its lines, where
+/// known.
 #[test]
 fn in_json() {
     let recording = recording(false);
     let views = [class(&recording, 0, Direction::Run)];
     let document: serde_json::Value =
-        serde_json::from_str(&json::render(&recording, &views, None, &Together::default()))
+        serde_json::from_str(&json::render(&recording, &views, None, &CrossQuantity::default()))
             .unwrap();
     let functions = document["classes"][0]["functions"].as_array().unwrap();
     let of = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
@@ -224,7 +224,7 @@ fn of_a_function_in_json() {
         address: 0x1000,
         insns: vec![insn(0, 0x55, 14, Some(4)), insn(1, 0xc3, 66, None)],
     });
-    let asked = super::json::Asked { asm: true, source: true, times: None };
+    let asked = super::json::LinesRequest { asm: true, source: true, times: None };
     let of = |views: &[ClassView<'_>], functions: &[FunctionId]| -> serde_json::Value {
         serde_json::from_str(&super::json::render(views, functions, asked)).unwrap()
     };
@@ -258,7 +258,7 @@ fn of_a_function_in_json() {
     assert!(strlen["no_lines"].as_str().unwrap().contains("-g"), "{strlen}");
     assert!(strlen.get("instructions").is_none());
 
-    // Of packets that were received and sent, code is that of both.
+    // The code of packets covers both received and sent ones.
     let mut packets = recording.clone();
     let half = packets.costs.len() / 2;
     for (i, cost) in packets.costs.iter_mut().enumerate() {
@@ -272,8 +272,8 @@ fn of_a_function_in_json() {
     assert_eq!((&lines[0]["self"], &lines[0]["lines"][0]["self"]), (&80.into(), &14.into()));
 }
 
-/// Check that callgrind gets what each line costs, what was inlined in its own file, and
-/// the rest where the function is defined; and that levels of recursion share no lines.
+/// Check that callgrind gets the cost of each line, inlined code in its own file, and the
+/// rest where the function is defined; and that levels of recursion share no lines.
 #[test]
 fn in_callgrind() {
     let flat = recording(false);

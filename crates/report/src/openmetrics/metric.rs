@@ -1,4 +1,6 @@
 //! The families of expositions, each declared once: the text and its reference go by this table.
+//!
+//! `sums.rs` adds windows up; `plumb serve` measures in `experiment/serve.rs` and answers by `http.rs` of `plumb`.
 
 use std::borrow::Cow;
 
@@ -11,14 +13,14 @@ pub enum Type {
     Counter,
     /// A value that may rise and fall.
     Gauge,
-    /// A distribution.
+    /// A distribution, in cumulative buckets.
     Histogram,
     /// Facts, as labels of a sample that is always 1.
     Info,
 }
 
 impl Type {
-    /// Its name.
+    /// The name that a `# TYPE` line has.
     pub fn as_str(self) -> &'static str {
         match self {
             Type::Counter => "counter",
@@ -38,18 +40,18 @@ impl Type {
     }
 }
 
-/// A family.
+/// A metric family, as OpenMetrics calls it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
     /// Its name, with its unit at the end.
     pub name: Cow<'static, str>,
-    /// Its type.
+    /// The type, which decides its samples' suffix.
     pub kind: Type,
     /// Its unit, if it is a base unit of OpenMetrics.
     pub unit: Option<&'static str>,
     /// The labels of its samples.
     pub labels: &'static str,
-    /// What it is.
+    /// The text of the `# HELP` line.
     pub help: Cow<'static, str>,
 }
 
@@ -66,7 +68,7 @@ impl Metric {
 }
 
 const SECONDS: Option<&str> = Some("seconds");
-/// Labels of what is of a class.
+/// Labels of a class's samples.
 const OF_CLASS: &str = "arm, proto, direction";
 const OF_FUNCTION: &str = "arm, proto, direction, function, module, layer";
 
@@ -129,7 +131,7 @@ metrics! {
         "Spans between events that did not meet the stage.";
 }
 
-/// The family of what functions themselves cost, by a quantity. A duration is in seconds.
+/// The family of functions' own costs, by a quantity. A duration is in seconds.
 pub(crate) fn of_functions(quantity: &Quantity) -> Metric {
     named(
         "plumb_function",
@@ -143,7 +145,7 @@ pub(crate) fn of_functions(quantity: &Quantity) -> Metric {
     )
 }
 
-/// The family of the whole of a quantity, in the kernel and in user mode.
+/// The family of a quantity's total, in the kernel and in user mode.
 pub(crate) fn of_modes(quantity: &Quantity) -> Metric {
     let help = format!("{}, in the kernel and in user mode.", capital(&quantity.name));
     named("plumb", quantity, "instrument, arm, mode", help)
@@ -158,7 +160,7 @@ pub(crate) fn of_calls(quantity: &Quantity) -> Metric {
         kind: Type::Counter,
         unit: None,
         labels: OF_CLASS,
-        help: format!("{} of which that is known.", capital(calls)).into(),
+        help: format!("{} with a known {}.", capital(calls), quantity.name).into(),
     }
 }
 
@@ -181,13 +183,13 @@ fn named(before: &str, quantity: &Quantity, labels: &'static str, help: String) 
     }
 }
 
-/// A name as one of a family may be: `cpu_time` of `CPU time`.
+/// A name allowed for a family: `cpu_time` for `CPU time`.
 fn word(name: &str) -> String {
     let letter = |c: char| match c {
         c if c.is_ascii_alphanumeric() => c.to_ascii_lowercase(),
         _ => '_',
     };
-    // A recording may have quantities of any length.
+    // A recording may have names of any length.
     name.chars().take(60).map(letter).collect()
 }
 

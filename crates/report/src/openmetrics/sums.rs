@@ -1,5 +1,5 @@
-//! Sums of counts and costs over windows, as an exposition has them. They only rise, so that rates
-//! can be made of them whenever they are looked at; and there are at most so many.
+//! Sums of counts and costs over windows, as an exposition has them. They only rise, so that a scraper
+//! can compute rates at any time; and their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,44 +10,45 @@ use netplumb_model::recording::Recording;
 use netplumb_model::span::Times;
 use netplumb_model::timing::OWN_CPU;
 
+use super::histogram::{octaves, with_bounds};
 use super::metric::{self, Metric};
-use super::{Labels, Number, Text, conditions, escaped, limited};
-use crate::events::{by_layer, focus};
-use crate::times::openmetrics::{octaves, with_bounds};
+use super::text::{Labels, Number, Text, conditions, escaped, limited};
+use crate::events::counted::focus;
+use crate::events::layers::by_layer;
 
-/// What functions without a series of their own are together.
+/// The series of all functions without their own series.
 pub const OTHER: &str = "[other]";
 /// The most series of a family of events: with CPUs or tasks there may be many.
 const MAX_SERIES: usize = 5_000;
-/// The same of what has a name and nothing else.
+/// The same for series that have only a name.
 const MAX_NAMES: usize = 1_000;
 
 /// Which functions have a series of their own.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Keep {
-    /// At most so many, of each class and quantity.
+    /// The most functions of each class and quantity.
     functions: usize,
-    /// Those with at least this part of a CPU in a window; of what is no time, of the window's
+    /// The least part of a CPU in a window or, if costs are not times, of the window's
     /// whole.
     share: f64,
 }
 
 impl Keep {
-    /// The most expensive ones of all.
+    /// Keep the most expensive functions of all.
     pub fn all(functions: usize) -> Keep {
         Keep { functions, share: 0.0 }
     }
 
-    /// Those that were expensive in some window. A series stays once there is one, for its sum would
-    /// otherwise be missing and come again.
+    /// Keep functions that were expensive in some window. A series stays once it exists: its sum would
+    /// otherwise disappear and come back.
     pub fn expensive(functions: usize, share: f64) -> Keep {
         Keep { functions, share }
     }
 }
 
-/// A sum of an event, by its arm, its name, and what it is a part by: a label and its value.
-type OfEvent = (String, String, Part);
-type Part = Option<(&'static str, String)>;
+/// The key of an event's sum: its arm, its name, and the label and value of its part.
+type OfEvent = (String, String, PartLabel);
+type PartLabel = Option<(&'static str, String)>;
 
 /// Labels of parts.
 const CPU: &str = "cpu";
@@ -76,7 +77,7 @@ pub struct Sums {
     unavailable: BTreeMap<String, String>,
     /// Counts, and times.
     events: [BTreeMap<OfEvent, f64>; 2],
-    /// How long events were to be counted, and how long they were.
+    /// The time enabled and the time running of events.
     counted_ns: BTreeMap<(String, String), [f64; 2]>,
     quantities: Vec<Quantity>,
     /// By quantity, and labels of a class.
@@ -84,7 +85,7 @@ pub struct Sums {
     /// By quantity, instrument and arm: in the kernel, and in user mode.
     modes: BTreeMap<(usize, String, String), [u64; 2]>,
     left_out: BTreeMap<&'static str, BTreeSet<OfEvent>>,
-    /// With what did not meet it.
+    /// Times, and the number that passed the stage over.
     spans: BTreeMap<OfSpan, (Times, u64)>,
 }
 
@@ -92,7 +93,7 @@ pub struct Sums {
 type OfSpan = (u16, String, &'static str);
 
 impl Sums {
-    /// None yet.
+    /// Sums without any window.
     pub fn new(keep: Keep) -> Sums {
         Sums {
             keep,
@@ -112,7 +113,7 @@ impl Sums {
     }
 
     /// Add the blocks of a recording from this one on, with the costs of some classes: by arm and
-    /// direction. What was lost is that of the whole recording.
+    /// direction. Losses are the whole recording's.
     pub fn add(
         &mut self,
         recording: &Recording,
@@ -132,8 +133,8 @@ impl Sums {
                 }
             }
         }
-        let unwatched = recording.unwatched.get(events::INSTRUMENT);
-        for (name, why) in unwatched.into_iter().flatten().take(MAX_NAMES) {
+        let not_measured = recording.not_measured.get(events::INSTRUMENT);
+        for (name, why) in not_measured.into_iter().flatten().take(MAX_NAMES) {
             self.unavailable.insert(limited(name), limited(why));
         }
         for block in recording.blocks.iter().skip(from) {
@@ -150,7 +151,7 @@ impl Sums {
     fn add_own(&mut self, recording: &Recording, from: usize) {
         for scalar in recording.scalars_of(&OWN_CPU) {
             let block = scalar.block().filter(|b| *b as usize >= from);
-            // What the kernel counts by itself has a cost that is not known.
+            // The cost of counts that the kernel keeps by itself is not known.
             let block = block.and_then(|b| recording.blocks.get(b as usize));
             let looked_at = recording.environment.contains_key(events::BROKEN_DOWN);
             if let Some(block) = block.filter(|b| looked_at || b.instrument != events::INSTRUMENT) {
@@ -182,7 +183,7 @@ impl Sums {
                 let thread = recording.threads.get(scalar.item.number? as usize)?;
                 Some((arm, name, Some((TASK, limited(&thread.name))), scalar.value))
             });
-            let mut all: Vec<(String, String, Part, f64)> = by_cpu.chain(by_task).collect();
+            let mut all: Vec<(String, String, PartLabel, f64)> = by_cpu.chain(by_task).collect();
             if at == 0 {
                 let by_layer = by_layer(recording).into_iter();
                 all.extend(by_layer.filter_map(|(block, event, layer, count)| {
@@ -193,14 +194,14 @@ impl Sums {
                     Some((arm, limited(event), part, count as f64))
                 }));
             }
-            // Where there are parts, they are the sum.
+            // Parts, where there are any, add up to the sum.
             let in_parts: BTreeSet<(String, String)> = (all.iter())
                 .filter(|(_, _, part, _)| part.is_some())
                 .map(|(arm, name, ..)| (arm.clone(), name.clone()))
                 .collect();
             for (arm, name, part, value) in all {
                 let is_whole = part.is_none();
-                // Of a window without any there are no parts, and no series of the whole either.
+                // A window without any has no parts, and no series of the whole either.
                 let no_parts = at == 0 && by_layers && value == 0.0;
                 if is_whole && (no_parts || in_parts.contains(&(arm.clone(), name.clone()))) {
                     continue;

@@ -1,12 +1,12 @@
-//! Tests of expositions of counts and costs, and of all by another program's parser.
+//! Tests of expositions of counts and costs, and of all expositions by another parser.
 
 use std::path::Path;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::events::{COUNT, ENABLED, INSTRUMENT, RUNNING, TIME};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of};
-use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Total};
+use netplumb_model::quantity::{FigureKey, Subject};
+use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Total, env};
 use netplumb_model::timing::{CPU_TIME, OWN_CPU};
 
 use super::*;
@@ -55,25 +55,25 @@ fn recording(instrument: &str, blocks: u32) -> Recording {
 fn of_counts() -> Recording {
     let mut recording = recording(INSTRUMENT, 2);
     for block in 0..2 {
-        let mut add = |of, item: Item, value: f64| {
-            recording.add(Of::Block(block), of, item, value);
+        let mut add = |of, item: FigureKey, value: f64| {
+            recording.add(Subject::Block(block), of, item, value);
         };
-        add(&COUNT, Item::label("page-faults"), 26.0);
-        add(&TIME, Item::label("task-clock"), 5e8);
-        add(&COUNT, Item::label("uprobe:/a \"b\"\\c\nd\u{1b}:main"), 3.0);
-        add(&COUNT, Item::label("cycles"), 1e6);
-        add(&ENABLED, Item::label("cycles"), 7e8);
-        add(&RUNNING, Item::label("cycles"), 2.8e8);
-        add(&COUNT, Item::label("context-switches"), 9.0);
-        add(&COUNT, Item::of(0, "context-switches"), 4.0);
-        add(&COUNT, Item::of(1, "context-switches"), 5.0);
+        add(&COUNT, FigureKey::label("page-faults"), 26.0);
+        add(&TIME, FigureKey::label("task-clock"), 5e8);
+        add(&COUNT, FigureKey::label("uprobe:/a \"b\"\\c\nd\u{1b}:main"), 3.0);
+        add(&COUNT, FigureKey::label("cycles"), 1e6);
+        add(&ENABLED, FigureKey::label("cycles"), 7e8);
+        add(&RUNNING, FigureKey::label("cycles"), 2.8e8);
+        add(&COUNT, FigureKey::label("context-switches"), 9.0);
+        add(&COUNT, FigureKey::numbered(0, "context-switches"), 4.0);
+        add(&COUNT, FigureKey::numbered(1, "context-switches"), 5.0);
     }
-    let unwatched = recording.unwatched.entry(INSTRUMENT.into()).or_default();
-    unwatched.insert("instructions".into(), "no counters (\"PMU\")".into());
+    let not_measured = recording.not_measured.entry(INSTRUMENT.into()).or_default();
+    not_measured.insert("instructions".into(), "no counters (\"PMU\")".into());
     recording
 }
 
-/// Samples of so many functions in each of two blocks: the first one takes 1 µs, each next one 1 µs
+/// Samples of `functions` in each of two blocks: the first one takes 1 µs, each next one 1 µs
 /// more.
 fn of_costs(functions: u32) -> Recording {
     let mut recording = recording("samples", 2);
@@ -105,7 +105,7 @@ fn of_costs(functions: u32) -> Recording {
         block.totals.push(Total { quantity, kernel: whole / 4, user: whole - whole / 4 });
     }
     for block in 0..2 {
-        recording.add(Of::Block(block), &OWN_CPU, Item::ONLY, 5e6);
+        recording.add(Subject::Block(block), &OWN_CPU, FigureKey::ONLY, 5e6);
     }
     recording.add_loss("samples", Loss::new("samples lost: buffer full", 3, ""));
     recording
@@ -124,8 +124,8 @@ fn value(line: &str) -> f64 {
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// Check what is written of counts and of samples: parts in place of the whole, times in seconds,
-/// what is missing, and the most expensive functions.
+/// Check the exposition of counts and of samples: parts in place of the whole, times in seconds,
+/// missing events, and the most expensive functions.
 #[test]
 fn as_written() {
     let counts = render(&of_counts(), &[], &[]);
@@ -137,8 +137,8 @@ fn as_written() {
     netplumb_testkit::golden(&folder().join("samples.openmetrics"), &samples);
 }
 
-/// Check that of many functions the most expensive ones have a series, and the others one together,
-/// so that nothing is missing.
+/// Check that the most expensive functions have a series each, and all others one together, so that
+/// nothing is missing.
 #[test]
 fn functions_are_bounded() {
     let many = FUNCTIONS as u32 + 20;
@@ -155,8 +155,8 @@ fn functions_are_bounded() {
     assert!((modes - whole).abs() < 1e-12, "{modes} {whole}");
 }
 
-/// Check that windows that are added one by one come to the sums of them all, that no series falls or
-/// goes away, and that a function has one only once it was expensive.
+/// Check that windows added one by one give the sums of all, that no series falls or disappears, and
+/// that a function has one only once it was expensive.
 #[test]
 fn sums_only_rise() {
     let mut sums = Sums::new(Keep::expensive(2, 0.01));
@@ -198,15 +198,15 @@ fn sums_only_rise() {
     assert_eq!(of(OTHER), Some(504.0));
 }
 
-/// Check that there are no more series than a bound and one for each event, however many CPUs events are
-/// of, that nothing is missing of the sum, and that what has no series is counted.
+/// Check that series are bounded to a limit and one for each event, however many CPUs events have, that
+/// the sum is complete, and that events without a series are counted.
 #[test]
 fn events_are_bounded() {
     let mut recording = recording(INSTRUMENT, 1);
     for event in 0..60 {
         for cpu in 0..100 {
-            let item = Item::of(cpu, format!("event:{event:02}"));
-            recording.add(Of::Block(0), &COUNT, item, 1.0);
+            let item = FigureKey::numbered(cpu, format!("event:{event:02}"));
+            recording.add(Subject::Block(0), &COUNT, item, 1.0);
         }
     }
     let text = render(&recording, &[], &[]);
@@ -217,7 +217,7 @@ fn events_are_bounded() {
     assert_eq!(left, ["plumb_series_left_out{family=\"plumb_events\"} 1000"]);
 }
 
-/// Check that every exposition is one for the parser of Prometheus's own client.
+/// Check that the parser of Prometheus's own client accepts every exposition.
 #[test]
 fn another_parser() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
@@ -230,8 +230,8 @@ fn another_parser() {
     }
 }
 
-/// Check that the reference has all families of fixed names, and those of quantities that instruments
-/// declare.
+/// Check that the reference has all families with fixed names, and the families of declared
+/// quantities.
 #[test]
 fn reference() {
     let mut out = String::from(INTRODUCTION);

@@ -1,4 +1,4 @@
-//! What the page is given of benches: charts, and packets as they flow.
+//! The page's data about benches: charts, and the flow of packets.
 
 use serde::Serialize;
 
@@ -15,14 +15,14 @@ pub struct PageBench {
     pub charts: Vec<PageChart>,
     /// Ledgers, drawn.
     pub flows: Vec<PageFlow>,
-    /// What a packet costs along each path, by unit.
+    /// The cost of a packet along each path, by unit.
     pub costs: Vec<PageCosts>,
 }
 
 /// The rates of all arms: bars, and a table of the same.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageRates {
-    /// What is drawn.
+    /// The heading of the bars.
     pub title: String,
     /// Of the table.
     pub columns: Vec<PageColumn>,
@@ -33,7 +33,7 @@ pub struct PageRates {
     pub notes: Vec<PageNote>,
 }
 
-/// What came of an arm.
+/// The outcome of an arm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PageArmState {
@@ -46,33 +46,33 @@ pub enum PageArmState {
     Absent,
 }
 
-/// An arm.
+/// An arm of a bench, as a bar and a row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageArm {
-    /// Its name.
+    /// The arm's name.
     pub name: String,
-    /// What came of it.
+    /// Whether it has a rate.
     pub state: PageArmState,
-    /// Packets a second that were handled, and the interval.
+    /// Handled packets per second.
     pub pps: Option<f64>,
-    /// Its lower end.
+    /// The lower end of its interval.
     pub low: Option<f64>,
-    /// Its upper end.
+    /// The upper end.
     pub high: Option<f64>,
-    /// The share of the packets that was lost; nothing where none was.
+    /// The share of lost packets; 0 without losses.
     pub lost: f64,
-    /// What is written beside its bar: a loss, a doubt, why there is none. May be empty.
+    /// The text beside its bar: a loss, a doubt, why there is none. May be empty.
     pub mark: String,
     /// By column.
     pub cells: Vec<PageCell>,
 }
 
-/// A footnote.
+/// A footnote to the table of rates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageNote {
     /// The arms that it is about.
     pub arms: Vec<String>,
-    /// What it says.
+    /// The text of the footnote.
     pub text: String,
 }
 
@@ -85,29 +85,29 @@ pub struct PageLatency {
     pub note: String,
 }
 
-/// What a packet costs along paths, in one unit.
+/// The cost of a packet along paths, in one unit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageCosts {
-    /// What it is, and where it was measured.
+    /// The quantity, and where it was measured.
     pub title: String,
     /// "instructions" or "ns", of each packet.
     pub unit: String,
     /// The paths: each list of figures is in this order.
     pub paths: Vec<String>,
-    /// Layers of the path, and what is not the path's.
+    /// Layers of the path, and work outside it.
     pub parts: Vec<PageCostPart>,
     /// The same as a table.
     pub layers: PageTable,
-    /// Functions of the paths, those that cost most first.
+    /// Functions of the paths, the most expensive first.
     pub functions: PageTable,
 }
 
-/// A part of what a packet costs.
+/// A part of the cost of a packet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageCostPart {
-    /// What it is called.
+    /// As shown: a layer, or other work.
     pub name: String,
-    /// The layer that it is; empty for what is not the path's.
+    /// The layer; empty for work outside the path.
     pub layer: String,
     /// By path.
     pub each: Vec<f64>,
@@ -116,29 +116,29 @@ pub struct PageCostPart {
 /// Lines and points over two axes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageChart {
-    /// Its heading.
+    /// The chart's heading.
     pub title: String,
-    /// What must be known beside it: how the setting differs from that of what is
-    /// published; may be empty.
+    /// What must be known beside it: how the setting differs from the published
+    /// one's; may be empty.
     pub note: String,
-    /// What was varied.
+    /// The varied knob.
     pub x: PageAxis,
-    /// What was measured.
+    /// The measured quantity.
     pub y: PageAxis,
     /// A series of each, in the order of the legend.
     pub series: Vec<PageSeries>,
 }
 
-/// An axis.
+/// An axis of a chart, with its scale.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageAxis {
-    /// Of what: "rate".
+    /// The knob or quantity: "rate".
     pub label: String,
-    /// In what: "packets/s"; may be empty.
+    /// The unit: "packets/s"; may be empty.
     pub unit: String,
-    /// On a scale of ratios; values that are not above 0 are in the table alone.
+    /// Whether it is logarithmic; then values that are not above 0 are only in the table.
     pub log: bool,
-    /// Of values that are no numbers, what they are called: 0 is the first.
+    /// The names of values that are not numbers: 0 is the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -152,16 +152,16 @@ pub enum PageSeriesKind {
     Line,
     /// Points that stand alone, with bars of their intervals.
     Points,
-    /// What would be if nothing got in the way: a thin dashed line.
+    /// Ideal scaling: a thin dashed line.
     Ideal,
-    /// What somebody published: points of a kind of their own, with their labels.
+    /// Published points, with their own marks and labels.
     Published,
 }
 
 /// Points that belong together. The same name has the same colour in all charts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageSeries {
-    /// What it is: "xdp".
+    /// The name in the legend: "xdp".
     pub name: String,
     /// How it is drawn.
     pub kind: PageSeriesKind,
@@ -180,15 +180,15 @@ pub struct PagePoint {
     pub low: Option<f64>,
     /// And its upper one.
     pub high: Option<f64>,
-    /// What is written beside it; may be empty. Always shown of what is published, of
-    /// others when they are pointed at.
+    /// The text beside it; may be empty. Always shown for published points, for others
+    /// while they are pointed at.
     pub label: String,
 }
 
 /// A ledger: packets from hop to hop, and the causes of those dropped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageFlow {
-    /// Its heading.
+    /// The heading, which names the arm.
     pub title: String,
     /// Why it is invalid; empty if it balances.
     pub invalid: String,

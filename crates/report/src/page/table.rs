@@ -5,20 +5,20 @@ use serde::Serialize;
 /// A column, as it is declared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageColumn {
-    /// Its key, for what the page draws of it; may be empty.
+    /// The key by which the page identifies it; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
-    /// Its heading.
+    /// The heading of the column.
     pub title: String,
-    /// What it is.
+    /// An explanation of the column, in a line.
     pub hint: String,
     /// Its unit; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Whether it has names, shown as code.
+    /// Whether its cells are names, shown as code.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub code: bool,
-    /// Whether it has words, not figures.
+    /// Whether its cells are words, not figures.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
     /// Whether the page draws it by itself, and rows have no cell of it.
@@ -26,7 +26,7 @@ pub struct PageColumn {
     pub own: bool,
 }
 
-/// A cell.
+/// A cell, as shown and as sorted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageCell {
     /// The text shown.
@@ -49,7 +49,7 @@ pub struct PageRow {
 pub struct PageTable {
     /// What it shows.
     pub caption: String,
-    /// Its columns.
+    /// One for each cell of a row, and those that the page draws by itself.
     pub columns: Vec<PageColumn>,
     /// By row, a cell for each column that the page does not draw by itself.
     pub rows: Vec<Vec<PageCell>>,

@@ -1,42 +1,42 @@
-//! What the page is given of times. All times are nanoseconds.
+//! The page's data about times. All times are nanoseconds.
 
 use serde::Serialize;
 
 use super::table::{PageCell, PageColumn, PageTable};
 
-/// Of a recording of times as a whole: what was counted beside them.
+/// Counts beside the times of a whole recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageTimed {
     /// What the workload sent and received.
     pub packets: Vec<PageLedger>,
-    /// Packets that were seen at each place.
+    /// Packets seen at each place.
     pub seen: PageTable,
     /// Packets that the kernel dropped, by its reason.
     pub drops: PageTable,
     /// What the probes cost; without rows for stages.
     pub calibration: PageTable,
-    /// What was missed, and what that means for the figures.
+    /// Missed data, and the effect on the figures.
     pub losses: PageTable,
-    /// What was not watched, and why.
-    pub unwatched: PageTable,
+    /// What could not be watched, and why.
+    pub not_measured: PageTable,
 }
 
-/// What the workload sent and received of an arm.
+/// The packets that an arm's workload sent and received.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageLedger {
-    /// The arm.
+    /// The arm's name.
     pub arm: String,
-    /// Sent.
+    /// Packets sent.
     pub offered: u64,
-    /// Received.
+    /// Packets received.
     pub delivered: u64,
-    /// Neither, by cause.
+    /// Packets dropped, by cause.
     pub dropped: Vec<(String, u64)>,
-    /// Whether that is all of them.
+    /// Whether these add up.
     pub closes: bool,
 }
 
-/// Of one arm and class.
+/// The times of one arm and class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageTimes {
     /// Own time of all functions for each packet, as read.
@@ -63,7 +63,7 @@ pub struct PageTimes {
     /// The columns of stages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stage_columns: Vec<PageColumn>,
-    /// What else there is to say under the tables.
+    /// Notes under the tables.
     pub notes: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ pub struct PageTimedFunction {
     pub function: u32,
     /// Whether its own time is less than the correction may be off by.
     pub small: bool,
-    /// What was taken from each call, on the average.
+    /// The mean correction subtracted from each call.
     pub shift_ns: f64,
     /// Its calls as read: bucket and count.
     pub buckets: Vec<(u16, u64)>,
@@ -82,20 +82,20 @@ pub struct PageTimedFunction {
     pub cells: Vec<PageCell>,
 }
 
-/// A stage.
+/// A stage of a packet's path, or "total".
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageStage {
-    /// What it is called.
+    /// The name of the stage, as in the recording.
     pub name: String,
     /// "work", "wait", "unaccounted" or "total".
     pub kind: String,
-    /// What it took of packets that went through it: bucket and count.
+    /// Its times, for packets that went through it: bucket and count.
     pub buckets: Vec<(u16, u64)>,
     /// Its row of the table, but for what the page draws by itself.
     pub cells: Vec<PageCell>,
 }
 
-/// A quantity before and after: what is drawn of it beside its row.
+/// A quantity before and after: the data drawn beside its row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageCompared {
     /// "whole", "stage", "function" or "inclusive": a function with all that it calls.

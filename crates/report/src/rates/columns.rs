@@ -1,5 +1,4 @@
-//! The columns of a bench's rates: what they are called, what they mean, and what stands
-//! in them.
+//! The columns of a bench's rates: their names, their meaning, and their cells.
 
 use netplumb_model::bench::CpuUse;
 
@@ -11,22 +10,21 @@ use crate::table::{Column, Value};
 /// Letters of a note.
 const TEXT_LETTERS: usize = 600;
 
-/// A row.
-type Row<'r> = &'r ArmRates<'r>;
+type ArmRow<'r> = &'r ArmRates<'r>;
 
-/// The arm's name: a heading says nothing of it on a terminal.
-pub(super) fn name<'r>() -> [Column<'r, Row<'r>>; 2] {
-    let name = |arm: &Row<'r>| Value::Name(arm.arm.name.clone(), None);
+/// The arm's name, without a heading on a terminal.
+pub(super) fn name<'r>() -> [Column<'r, ArmRow<'r>>; 2] {
+    let name = |arm: &ArmRow<'r>| Value::Name(arm.arm.name.clone(), None);
     [
         Column::code("", name).people(0),
         Column::machine(name).title("arm").hint("one combination of settings").words().page("arm"),
     ]
 }
 
-/// In the order in which they stand.
-pub(crate) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
+/// All columns, in their order.
+pub(crate) fn columns<'r>() -> Vec<Column<'r, ArmRow<'r>>> {
     let column = |title: &'static str, cell: fn(&ArmRates<'_>) -> Value| {
-        Column::figure(title, move |arm: &Row<'r>| cell(arm)).people(1).page("")
+        Column::figure(title, move |arm: &ArmRow<'r>| cell(arm)).people(1).page("")
     };
     let mut columns = Vec::from(name());
     columns.extend([
@@ -42,7 +40,7 @@ pub(crate) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
         column("CPUs busy", busy).hint(
             "1 - (idle + iowait) / wall, all CPUs together; `?` where two ways of telling disagree",
         ),
-        Column::machine(|arm: &Row<'r>| Value::Text(mark(arm)))
+        Column::machine(|arm: &ArmRow<'r>| Value::Text(mark(arm)))
             .title("note")
             .hint("losses, doubts, or why there is no figure")
             .words()
@@ -52,7 +50,7 @@ pub(crate) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
     columns
 }
 
-/// What became of an arm.
+/// The outcome of an arm.
 pub(super) fn state(arm: &ArmRates<'_>) -> PageArmState {
     match (arm.valid.is_empty(), arm.invalid.is_empty()) {
         (false, _) => PageArmState::Measured,
@@ -61,12 +59,12 @@ pub(super) fn state(arm: &ArmRates<'_>) -> PageArmState {
     }
 }
 
-/// The share of the packets that was lost: what rounds to nothing is nothing.
+/// The share of lost packets: 0 if it rounds to 0.
 pub(super) fn some_lost(arm: &ArmRates<'_>) -> f64 {
     arm.lost().filter(|lost| *lost >= 1e-9).unwrap_or(0.0)
 }
 
-/// What is to be said beside an arm's figures; may be empty.
+/// The remark beside an arm's figures; may be empty.
 pub(super) fn mark(arm: &ArmRates<'_>) -> String {
     let why = |why: &str| printable(why, TEXT_LETTERS);
     match state(arm) {
@@ -137,7 +135,7 @@ fn busy(arm: &ArmRates<'_>) -> Value {
     Value::Told(format!("{busy:.2}{doubt}"), Some(busy))
 }
 
-/// A share in percent: nothing is `0`, and what is little is not rounded to that.
+/// A share in percent: only 0 is `0`; a small share is not rounded to it.
 pub(super) fn share(of: f64) -> String {
     match of {
         s if s.abs() < 1e-9 => "0".into(),

@@ -1,12 +1,12 @@
-//! Why a rate is what it is: what a packet costs along each path, by layer, and the
-//! functions that make the difference; in instructions that were counted, and in
-//! nanoseconds that were sampled.
+//! Why a rate is what it is: the cost of a packet along each path, by layer, and the
+//! functions that make the difference; in counted instructions, and in sampled
+//! nanoseconds.
 
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::bench::{Measured, Other};
+use netplumb_model::bench::{BlockRates, Other};
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::Calls;
 use netplumb_model::recording::{Arm, Block, FunctionId, NodeId, Recording};
@@ -21,7 +21,7 @@ pub use table::{render, sentences};
 /// Deviations of a normal distribution that 95 % are within.
 const NORMAL_95: f64 = 1.96;
 
-/// What is no packet's, in recordings that don't say what it is.
+/// Work for no packet, in recordings that don't name it.
 const UNNAMED: &str = "not named";
 
 /// The unit of what a packet costs.
@@ -31,11 +31,11 @@ pub enum Unit {
     /// Kernel instructions, counted in a guest.
     #[default]
     Instructions,
-    /// Of the CPUs, by samples of what they did.
+    /// CPU time, from samples.
     Nanoseconds,
 }
 
-/// Instruments that say what a packet costs, beside those that measure rates, with the unit:
+/// Instruments that measure the cost of a packet, beside those that measure rates, with the unit:
 /// samples first.
 fn beside_rates(recording: &Recording) -> Vec<(&str, Unit)> {
     let is_sampled = |by: &str| {
@@ -68,34 +68,34 @@ fn is_by(recording: &Recording, arm: usize, instrument: &str) -> bool {
 pub struct Explained {
     /// The arm's name.
     pub path: String,
-    /// Of all that follows.
+    /// The unit of the figures below.
     pub unit: Unit,
     /// Why there are no figures.
     pub failed: Option<String>,
     /// Packets that were counted, all blocks together.
     pub packets: u64,
-    /// Of these, those that were dropped as asked or came through.
+    /// How many of these were dropped as intended or came through.
     pub handled: u64,
-    /// The path's own work, each packet.
+    /// The path's own work per packet.
     pub own: f64,
-    /// That of each block.
+    /// Own work in each block.
     pub own_of_blocks: Vec<f64>,
-    /// Making a packet and giving it to the device.
+    /// The work of making a packet and passing it to the device.
     pub generator: f64,
-    /// No packet's: timers, other tasks; of instructions, waiting too.
+    /// Work for no packet: timers, other tasks; in instructions, waiting too.
     pub other: f64,
-    /// User code of who reads.
+    /// The receiver's user code.
     pub user: f64,
-    /// The sum of these: of nanoseconds, the CPU time of a packet.
+    /// The sum of these: in nanoseconds, the CPU time of a packet.
     pub total: f64,
-    /// What is no packet's, by what ran, the most first; of nanoseconds.
+    /// `other` by what ran, the most first; only in nanoseconds.
     pub others: Vec<OtherPart>,
-    /// What goes with the CPU time to make wall time of it; of nanoseconds.
+    /// The CPU time in relation to wall time; only in nanoseconds.
     pub wall: Option<Wall>,
     /// CPU time of a packet where its rate was measured; none if no rate was, or several.
     #[serde(skip)]
     pub ns: Option<f64>,
-    /// Of the generator by itself.
+    /// CPU time of the generator alone.
     #[serde(skip)]
     pub generator_ns: Option<f64>,
     /// The path's own work by layer.
@@ -109,15 +109,15 @@ pub struct Explained {
 pub struct Function {
     #[serde(skip)]
     id: FunctionId,
-    /// Its symbol.
+    /// The function's symbol.
     pub name: String,
-    /// Its layer.
+    /// The layer of the network stack.
     pub layer: String,
-    /// Calls of each packet; of nanoseconds, samples of each.
+    /// Calls per packet; in nanoseconds, samples per packet.
     pub calls: f64,
-    /// Its own work for each packet.
+    /// Its own work per packet.
     pub own: f64,
-    /// Half of the 95 % interval of that, by how many samples there are; 0 of what was
+    /// Half the width of the 95 % interval of `own`, from the number of samples; 0 if it was
     /// counted.
     pub uncertainty: f64,
 }
@@ -131,17 +131,17 @@ pub struct OtherPart {
     pub own: f64,
 }
 
-/// Time in the blocks that were sampled, in nanoseconds for each packet: all CPUs together
-/// have `cpus` times the wall time, which is what samples found running, and the rest.
+/// Time in the sampled blocks, in nanoseconds per packet: all CPUs together have `cpus`
+/// times the wall time, which is the sampled running time and the idle rest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Wall {
-    /// One by the rate of these blocks.
+    /// Wall time per packet: 1 / rate of these blocks.
     pub ns: f64,
     /// CPUs that were sampled.
     pub cpus: usize,
-    /// The rest: no sample found anything running. What the machine below took is in it.
+    /// The rest: no sample found anything running. It includes time taken by a hypervisor.
     pub idle: f64,
-    /// How long CPUs were busy by another way of telling: 1 - (idle + iowait) / wall.
+    /// Busy time of the CPUs by another measure: 1 - (idle + iowait) / wall.
     pub busy: f64,
 }
 
@@ -151,12 +151,12 @@ impl Wall {
         self.cpus as f64 * self.ns
     }
 
-    fn of(blocks: &[&Measured], packets: u64, total: f64) -> Option<Wall> {
+    fn from_blocks(blocks: &[&BlockRates], packets: u64, total: f64) -> Option<Wall> {
         let cpus = blocks.iter().map(|m| m.cpus.len()).min()?;
         if cpus == 0 || packets == 0 {
             return None;
         }
-        let each = |of: fn(&Measured) -> f64| {
+        let each = |of: fn(&BlockRates) -> f64| {
             let sum: f64 = blocks.iter().map(|m| of(m)).sum();
             sum / packets as f64
         };
@@ -173,26 +173,26 @@ impl Wall {
 /// How one path differs from the cheapest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// The path.
+    /// The more expensive path.
     pub path: String,
     /// The cheapest one.
     pub than: String,
-    /// Of all figures.
+    /// The unit of all figures.
     pub unit: Unit,
-    /// What each packet costs more.
+    /// The additional cost per packet.
     pub more: f64,
-    /// Functions that make it, the largest part first.
-    pub functions: Vec<Part>,
+    /// Functions that make the difference, the largest part first.
+    pub functions: Vec<FunctionDifference>,
 }
 
 /// A function's part of a difference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Part {
-    /// Its symbol.
+pub struct FunctionDifference {
+    /// The function's symbol.
     pub name: String,
-    /// What it costs more for each packet.
+    /// Its additional cost per packet.
     pub more: f64,
-    /// Half of the 95 % interval of that.
+    /// Half the width of the 95 % interval of `more`.
     pub uncertainty: f64,
 }
 
@@ -205,7 +205,7 @@ pub fn explained(recording: &Recording) -> Vec<Explained> {
         .collect()
 }
 
-/// All paths of which one instrument told it.
+/// All paths that one instrument explains.
 fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit) -> Vec<Explained> {
     let numbers = (0..whole.arms.len()).filter(|at| is_by(whole, *at, by));
     let numbers: Vec<usize> = numbers.collect();
@@ -214,7 +214,7 @@ fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit)
     }
     let recording: &Recording = &whole.part(by);
     let views = classes(recording);
-    let measured = Measured::all_of(recording);
+    let measured = BlockRates::all_of(recording);
     numbers
         .into_iter()
         .map(|number| {
@@ -271,8 +271,8 @@ fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit)
                         layer: function.layer.clone().unwrap_or_else(|| NO_LAYER.into()),
                         calls: each(calls),
                         own: each(insns),
-                        // So many come by chance: their number's own square root is their
-                        // deviation.
+                        // Poisson counting error: the standard deviation is the square
+                        // root of the number.
                         uncertainty: match unit {
                             Unit::Nanoseconds => {
                                 NORMAL_95 * each(insns) / (calls.max(1) as f64).sqrt()
@@ -287,8 +287,8 @@ fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit)
             if unit == Unit::Nanoseconds {
                 let of = |block: u32| recording.blocks[block as usize].arm as usize == number;
                 let all = (0..recording.blocks.len() as u32).filter(|block| of(*block));
-                let blocks: Vec<&Measured> = all.map(|block| &measured[block as usize]).collect();
-                out.wall = Wall::of(&blocks, packets, out.total);
+                let blocks: Vec<&BlockRates> = all.map(|block| &measured[block as usize]).collect();
+                out.wall = Wall::from_blocks(&blocks, packets, out.total);
                 out.others = others(recording, of, packets);
             }
             out
@@ -296,14 +296,14 @@ fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit)
         .collect()
 }
 
-/// What is no packet's in some blocks, by what ran.
+/// Work for no packet in some blocks, by what ran.
 fn others(recording: &Recording, of: impl Fn(u32) -> bool, packets: u64) -> Vec<OtherPart> {
     let outermost = |mut node: NodeId| {
         while let Some(parent) = recording.nodes[node as usize].parent {
             node = parent;
         }
         let function = &recording.functions[recording.nodes[node as usize].function as usize];
-        Other::of(&function.name).unwrap_or(UNNAMED)
+        Other::category(&function.name).unwrap_or(UNNAMED)
     };
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     let costs = recording.costs.iter();
@@ -317,8 +317,8 @@ fn others(recording: &Recording, of: impl Fn(u32) -> bool, packets: u64) -> Vec<
     parts
 }
 
-/// The rates of the path that an arm was counted of: that of this name, or if it was
-/// counted for several, of the one that has rates.
+/// The rates of the path that an arm was counted for: by this name or, without one,
+/// by the `path` knob. None unless exactly one arm with rates matches.
 fn timed<'a, 'r>(
     rates: &'a [ArmRates<'r>],
     counted: &Arm,
@@ -333,8 +333,7 @@ fn timed<'a, 'r>(
     same.next().filter(|_| same.next().is_none())
 }
 
-/// A program of BPF by the name that it has in its source: the kernel puts a hash of its
-/// code before that.
+/// The name of a BPF program in its source: the kernel prefixes a hash of its code.
 fn short(name: &str) -> &str {
     let hashed = name.strip_prefix("bpf_prog_").and_then(|rest| {
         let (hash, own) = rest.split_once('_')?;
@@ -370,14 +369,14 @@ fn differences_of(paths: &[&Explained]) -> Vec<Difference> {
         .map(|path| {
             let after = of(path);
             let ids: BTreeSet<FunctionId> = before.keys().chain(after.keys()).copied().collect();
-            let mut functions: Vec<Part> = ids
+            let mut functions: Vec<FunctionDifference> = ids
                 .into_iter()
                 .filter_map(|id| {
                     let (one, other) = (before.get(&id), after.get(&id));
                     let own = |f: Option<&Function>| f.map_or(0.0, |f| f.own);
                     let doubt = |f: Option<&Function>| f.map_or(0.0, |f| f.uncertainty);
                     let more = own(other) - own(one);
-                    (more != 0.0).then_some(Part {
+                    (more != 0.0).then_some(FunctionDifference {
                         name: one.or(other)?.name.clone(),
                         more,
                         uncertainty: doubt(one).hypot(doubt(other)),

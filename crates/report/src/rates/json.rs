@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{CpuUse, Hop, Measured};
+use netplumb_model::bench::{BlockRates, CpuUse, Hop};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::span::Times;
@@ -16,12 +16,12 @@ use crate::claims;
 use crate::json::{Common, pretty};
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct RatesJson<'a> {
     #[serde(flatten)]
     common: Common<'a>,
     arms: Vec<ArmOut<'a>>,
     blocks: Vec<BlockOut>,
-    /// What a packet costs along each path, if that was counted.
+    /// The cost of a packet along each path, if that was counted.
     explained: Vec<Explained>,
     differences: Vec<Difference>,
 }
@@ -38,9 +38,9 @@ struct ArmOut<'a> {
     invalid_blocks: &'a BTreeMap<String, usize>,
     handled_pps: Option<MeanOut>,
     offered_pps: Option<MeanOut>,
-    /// How long CPUs were busy, all together.
+    /// Busy time of all CPUs per packet.
     cpu_ns_per_packet: Option<f64>,
-    /// One by the rate.
+    /// 1 / rate.
     wall_ns_per_packet: Option<f64>,
     generator_ns_per_packet: Option<f64>,
     /// None where it is not known.
@@ -89,7 +89,7 @@ pub fn render(recording: &Recording, experiment: Option<&Experiment>) -> String 
     let arms = arms(recording);
     let claims = experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording));
     let paths = explained(recording);
-    pretty(&Document {
+    pretty(&RatesJson {
         common: Common::new(recording, experiment, claims, footer(recording, &arms)),
         arms: arms.iter().map(arm_out).collect(),
         blocks: blocks(recording)
@@ -128,7 +128,7 @@ fn arm_out<'a>(arm: &'a ArmRates<'a>) -> ArmOut<'a> {
         valid_blocks: arm.valid.len(),
         invalid_blocks: &arm.invalid,
         handled_pps: mean_out(arm.handled_pps()),
-        offered_pps: mean_out(arm.mean(Measured::offered_pps)),
+        offered_pps: mean_out(arm.mean(BlockRates::offered_pps)),
         cpu_ns_per_packet: arm.cpu_ns_per_packet(),
         wall_ns_per_packet: arm.wall_ns_per_packet(),
         generator_ns_per_packet: arm.generator_ns(),

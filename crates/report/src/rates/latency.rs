@@ -1,4 +1,4 @@
-//! How long packets took: percentiles, and what is in them.
+//! Latencies of packets: percentiles, and what they include.
 
 use netplumb_model::span::Times;
 use netplumb_stats::histogram;
@@ -14,11 +14,10 @@ pub(super) const HEADING: &str =
 /// Said of an arm whose stamps nobody reads.
 pub(super) const ABSENT: &str =
     "latency not measured: no program of ours on this path sees each packet";
-/// What each figure is called.
+/// The heading of each percentile.
 const TITLES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
 const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// The figures.
 fn percentiles(times: &Times) -> [Option<f64>; 5] {
     let at = |share| histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns);
     let [p50, p90, p99, p999] = SHARES.map(at);
@@ -27,10 +26,10 @@ fn percentiles(times: &Times) -> [Option<f64>; 5] {
 
 /// A line for each arm whose packets were timed.
 pub(super) fn table<'r>(arms: &[&'r ArmRates<'r>]) -> Table<'r, &'r ArmRates<'r>> {
-    type Row<'r> = &'r ArmRates<'r>;
+    type ArmRow<'r> = &'r ArmRates<'r>;
     let mut all = Vec::from(name());
     all.push(
-        Column::figure("packets", |arm: &Row<'r>| {
+        Column::figure("packets", |arm: &ArmRow<'r>| {
             let times = arm.latency();
             times.map_or(Value::Missing, |times| Value::Count(times.count))
         })
@@ -39,7 +38,7 @@ pub(super) fn table<'r>(arms: &[&'r ArmRates<'r>]) -> Table<'r, &'r ArmRates<'r>
         .page("packets"),
     );
     all.extend((0..).zip(TITLES).map(|(n, title): (usize, _)| {
-        Column::figure(title, move |arm: &Row<'r>| {
+        Column::figure(title, move |arm: &ArmRow<'r>| {
             let ns = arm.latency().and_then(|times| percentiles(&times)[n]);
             ns.map_or(Value::Missing, |ns| Value::Told(thousands(ns.round() as u64), Some(ns)))
         })
@@ -52,7 +51,7 @@ pub(super) fn table<'r>(arms: &[&'r ArmRates<'r>]) -> Table<'r, &'r ArmRates<'r>
     Table::new(all, arms)
 }
 
-/// What these times have in them beside the path's.
+/// What these times include besides the path's own.
 pub(super) fn explained(arms: &[&ArmRates<'_>]) -> String {
     let knob = |arm: &ArmRates<'_>, key: &str| arm.arm.knobs.get(key).cloned();
     let mut sizes: Vec<String> = arms.iter().filter_map(|arm| knob(arm, "batch")).collect();

@@ -1,4 +1,4 @@
-//! The HTML page of benches, and what its charts and flows are made with.
+//! The HTML page of benches, with constructors of its charts and flows.
 
 mod arms;
 mod costs;
@@ -20,14 +20,14 @@ const TEXT_LETTERS: usize = 600;
 /// Causes of a hop that are listed; the others are added up.
 const MOST_CAUSES: usize = 8;
 
-/// What stands around the charts.
+/// The text around the charts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Around {
     /// The page's heading.
     pub title: String,
     /// The question that was asked; may be empty.
     pub question: String,
-    /// What came of it, in sentences.
+    /// The results in sentences.
     pub headline: Vec<String>,
     /// What must be known before the figures are believed.
     pub warnings: Vec<String>,
@@ -63,12 +63,12 @@ pub fn axis(label: &str, unit: &str) -> PageAxis {
     }
 }
 
-/// The same on a scale of ratios.
+/// The same on a logarithmic scale.
 pub fn log_axis(label: &str, unit: &str) -> PageAxis {
     PageAxis { log: true, ..axis(label, unit) }
 }
 
-/// A chart.
+/// A chart with an x and a y axis.
 pub fn chart(title: &str, note: &str, axes: [PageAxis; 2], series: Vec<PageSeries>) -> PageChart {
     let [x, y] = axes;
     PageChart {
@@ -80,7 +80,7 @@ pub fn chart(title: &str, note: &str, axes: [PageAxis; 2], series: Vec<PageSerie
     }
 }
 
-/// A series. Points that are no numbers are left out: there is no place for them.
+/// A series. Points that are not numbers are left out: they have no place.
 pub fn series(
     name: &str,
     kind: PageSeriesKind,
@@ -111,13 +111,12 @@ pub fn point(x: f64, y: f64, interval: Option<(f64, f64)>) -> PagePoint {
     }
 }
 
-/// A point that somebody published, with what is written beside it.
+/// A published point, with its label.
 pub fn published(x: f64, y: f64, label: &str) -> PagePoint {
     PagePoint { label: label.into(), ..point(x, y, None) }
 }
 
-/// What a rate at one core would come to at others, if they did not get in each other's
-/// way.
+/// Ideal scaling of a rate at one core to other numbers of cores.
 pub fn ideal(name: &str, at_one: f64, cores: &[u32]) -> PageSeries {
     let points = cores.iter().map(|cores| {
         let cores = f64::from(*cores);
@@ -126,7 +125,7 @@ pub fn ideal(name: &str, at_one: f64, cores: &[u32]) -> PageSeries {
     series(name, PageSeriesKind::Ideal, points)
 }
 
-/// A ledger as a flow. `invalid` says why it is no measurement.
+/// A ledger as a flow. `invalid` is the reason if it is not a valid measurement.
 pub fn flow(title: &str, invalid: &str, hops: &[Hop]) -> PageFlow {
     PageFlow {
         title: printable(title, TEXT_LETTERS),

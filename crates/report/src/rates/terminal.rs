@@ -1,5 +1,5 @@
-//! A bench for a terminal: a table of its arms, what went wrong with which, and what to
-//! think of it.
+//! A bench for a terminal: a table of its arms, the failures of each, and notes on the
+//! results.
 
 mod details;
 mod footer;
@@ -22,9 +22,8 @@ const NAME_LIMIT: usize = 44;
 /// Arms that one line names.
 const NAMED: usize = 4;
 
-/// A bench: a table of its arms, those with losses first, and how they came about. Details
-/// are of arms that lost packets or are invalid; of every arm, and without end, if `all` is
-/// asked for.
+/// A bench: a table of its arms, losses first, and their causes. Details are for arms that
+/// lost packets or are invalid; with `all`, for every arm and without limit.
 pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
     let arms = arms(recording);
     let (shown, absent): (Vec<_>, Vec<_>) = arms.iter().partition(|a| a.failed.is_none());
@@ -33,7 +32,7 @@ pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
         out.push_str(&paragraph(&printable(setting, 400), columns));
         out.push_str("\n\n");
     }
-    // Of a search, blocks are trials, and lose packets on purpose.
+    // In a search, blocks are trials, and lose packets on purpose.
     let (searched, shown): (Vec<_>, Vec<_>) =
         (shown.into_iter()).partition(|a| !a.goals.is_empty());
     if !shown.is_empty() {
@@ -46,7 +45,7 @@ pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
         (shown.iter().copied()).filter(|a| a.latency().is_some()).collect();
     if !with_latency.is_empty() {
         out.push_str(&format!("\n{}\n", latency::HEADING));
-        let room = Room::of(columns, NAME_LIMIT);
+        let room = Room::new(columns, NAME_LIMIT);
         out.push_str(&latency::table(&with_latency).flush().terminal(room));
     }
     let without: Vec<&str> =

@@ -3,9 +3,9 @@ mod many;
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::quantities::{HANDLED, HANDLED_CPU_UNKNOWN, LIMIT};
-use netplumb_model::bench::{CpuUse, Generated, Handled, Hop, Limit, Measured};
+use netplumb_model::bench::{BlockRates, CpuUse, Generated, Handled, Hop, Limit};
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::span::Times;
 use netplumb_stats::judge::Verdict;
@@ -17,14 +17,14 @@ use crate::diff::arms::{ArmPair, Pairs};
 use crate::diff::{self, Sides};
 use crate::view::View;
 
-/// A block of an arm in which so many packets came through in half a second.
-pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured {
+/// A block of an arm in which `packets` came through in half a second.
+pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> BlockRates {
     let sent = packets + lost;
     let dropped = |cause: &str, n: u64| {
         let some = (n > 0).then(|| (cause.to_string(), n));
         some.into_iter().collect::<BTreeMap<_, _>>()
     };
-    Measured {
+    BlockRates {
         window_ns: 500_000_000,
         generated: vec![Generated {
             cpu: 1,
@@ -65,13 +65,13 @@ pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured
                 softirq: 0.4,
             },
         ],
-        limit: limit_pps.map_or(Limit::NotAsked, Limit::of),
+        limit: limit_pps.map_or(Limit::NotAsked, Limit::at_pps),
         of_run: Vec::new(),
     }
 }
 
-/// Three paths: one that the generator holds up, one that loses, with a block that does
-/// not add up, and one that can't be here.
+/// Three paths: one limited by the generator, one with losses and a block that does not
+/// add up, and one that can't run here.
 pub(super) fn recording() -> Recording {
     let arm = |name: &str| Arm {
         name: name.into(),
@@ -143,7 +143,7 @@ fn golden(name: &str, text: &str) {
     netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
 }
 
-/// Check what a bench looks like, wide and narrow, and as data.
+/// Check the outputs of a bench, wide and narrow, and as data.
 #[test]
 fn outputs() {
     let recording = recording();
@@ -155,8 +155,8 @@ fn outputs() {
     golden("document.json", &json::render(&recording, None));
 }
 
-/// Check that a block that does not add up is in no mean, and that what held a path up
-/// is told.
+/// Check that a block that does not add up is in no mean, and that a path's bottleneck
+/// is reported.
 #[test]
 fn what_counts() {
     let recording = recording();
@@ -172,8 +172,8 @@ fn what_counts() {
     assert_eq!(tc.hops()[1].dropped.values().sum::<u64>(), 200);
 }
 
-/// Check that CPU time a packet is what CPUs were busy, in every figure: busy CPUs by the
-/// rate; and that a second CPU that handled a few packets does not make it twice as much.
+/// Check that CPU time per packet is busy CPUs divided by the rate, in every figure; and
+/// that a second CPU that handled a few packets does not double it.
 #[test]
 fn cpu_time_of_a_packet() {
     let figure = |recording: &Recording| {
@@ -186,8 +186,8 @@ fn cpu_time_of_a_packet() {
     assert!((ns - 1.01 * (98.039_215_686 + 100.0) / 2.0).abs() < 1e-6, "{ns}");
     let document: serde_json::Value =
         serde_json::from_str(&json::render(&recording, None)).unwrap();
-    let told = document["arms"][0]["cpu_ns_per_packet"].as_f64().unwrap();
-    assert!((told - ns).abs() < 1e-6, "{told}");
+    let reported = document["arms"][0]["cpu_ns_per_packet"].as_f64().unwrap();
+    assert!((reported - ns).abs() < 1e-6, "{reported}");
     let text = terminal::render(&recording, 120, false);
     assert!(text.contains("CPU ns/packet") && text.contains("  100  "), "{text}");
     let mut strayed = recording.clone();
@@ -198,13 +198,13 @@ fn cpu_time_of_a_packet() {
         }
     }
     for block in 0..strayed.blocks.len() as u32 {
-        strayed.add(Of::Block(block), &HANDLED, Item::number(0), 3.0);
+        strayed.add(Subject::Block(block), &HANDLED, FigureKey::number(0), 3.0);
     }
     assert_eq!(figure(&strayed), ns);
 }
 
 /// Check that a generator whose rate by itself reads 0, or is far below what came through,
-/// bounds nothing and is told as unknown.
+/// bounds nothing and is reported as unknown.
 #[test]
 fn a_limit_of_nothing_is_unknown() {
     for limit in [f64::NAN, 0.0, 1e6] {
@@ -226,7 +226,7 @@ fn a_limit_of_nothing_is_unknown() {
     }
 }
 
-/// Check that packets that are not counted by CPU are under no CPU's number.
+/// Check that packets that are not counted by CPU have no CPU number.
 #[test]
 fn packets_of_no_cpu() {
     let mut recording = recording();
@@ -234,7 +234,7 @@ fn packets_of_no_cpu() {
         [&HANDLED, &HANDLED_CPU_UNKNOWN].map(|quantity| recording.quantity(quantity));
     for scalar in &mut recording.scalars {
         if scalar.quantity == known {
-            (scalar.quantity, scalar.item) = (unknown, Item::ONLY);
+            (scalar.quantity, scalar.item) = (unknown, FigureKey::ONLY);
         }
     }
     let text = json::render(&recording, None);
@@ -245,7 +245,7 @@ fn packets_of_no_cpu() {
     assert_eq!(block["handled_pps"], 10_200_000.0);
 }
 
-/// Check that names and causes from elsewhere can't speak to the terminal.
+/// Check that names and causes from elsewhere can't control the terminal.
 #[test]
 fn hostile_text() {
     let mut recording = recording();
@@ -255,8 +255,8 @@ fn hostile_text() {
     assert!(!text.contains('\x1b') && !text.contains('\x07'), "{text:?}");
 }
 
-/// Check that of two arms the one that takes more of a packet's time is slower, that by
-/// how much is told, and that an arm is no slower than itself.
+/// Check that the arm that takes longer for a packet is slower, with the difference
+/// reported, and that an arm is no slower than itself.
 #[test]
 fn compared() {
     let mut recording = recording();

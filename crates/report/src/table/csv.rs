@@ -17,8 +17,8 @@ impl<R> Table<'_, R> {
     }
 }
 
-/// A figure in full, and words as they are: what a spreadsheet would do with them is the
-/// sheet's concern.
+/// A figure in full, and words unchanged: [`Sheet`] guards against spreadsheets'
+/// formulas.
 fn cell(value: &Value, digits: Option<usize>) -> String {
     match value {
         Value::Text(text) | Value::Name(text, _) => text.clone(),

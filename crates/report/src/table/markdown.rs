@@ -1,4 +1,4 @@
-//! A table as Markdown, padded, so that it can be read where nobody renders it.
+//! A table as Markdown, padded, so that it can be read without rendering.
 
 use super::{Column, Kind, Table, Value};
 use crate::number::printable;
@@ -9,7 +9,7 @@ const NAME_LETTERS: usize = 60;
 const MODULE_LETTERS: usize = 20;
 
 impl<R> Table<'_, R> {
-    /// The table, with a heading and a line of nothing after it.
+    /// The table, with a heading and an empty line after it.
     pub(crate) fn markdown(&self, out: &mut String) {
         let columns = self.placed(|c| c.markdown);
         let heading = columns.iter().map(|c| prose(&c.title, c.letters)).collect();
@@ -59,6 +59,6 @@ fn cell<R>(column: &Column<'_, R>, row: &R) -> String {
         Value::Name(name, None) => code(&name, NAME_LETTERS),
         Value::Text(text) => prose(&text, column.letters),
         Value::Told(text, _) if column.kind == Kind::Text => prose(&text, column.letters),
-        value => value.told(),
+        value => value.cell_text(),
     }
 }

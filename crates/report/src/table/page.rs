@@ -1,4 +1,4 @@
-//! A table as the page's data: what its columns are, and the cells of each row.
+//! A table as the page's data: its columns, and the cells of each row.
 
 use super::{Column, Kind, Page, Table, Value};
 use crate::number::printable;
@@ -25,7 +25,7 @@ impl<R> Table<'_, R> {
         columns.into_iter().filter_map(column).collect()
     }
 
-    /// Their cells of each row, but for what the page draws by itself.
+    /// Their cells of each row, except cells that the page draws by itself.
     pub(crate) fn page_rows(&self) -> Vec<Vec<PageCell>> {
         let is_cell = |c: &Column<'_, R>| matches!(c.page, Some(Page::Cell(_)));
         let columns = self.placed(|c| is_cell(c).then_some(c.rank));
@@ -51,7 +51,10 @@ fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
 }
 
 fn cell(value: &Value) -> PageCell {
-    PageCell { text: printable(&value.told(), NAME_LETTERS), value: value.figure().map(shortened) }
+    PageCell {
+        text: printable(&value.cell_text(), NAME_LETTERS),
+        value: value.figure().map(shortened),
+    }
 }
 
 /// Nine digits are enough, and make a small file.

@@ -1,4 +1,4 @@
-//! What a table's columns are, for the reference of columns.
+//! A table's columns, for the reference of columns.
 
 use super::Column;
 use crate::page::PageColumn;
@@ -8,11 +8,11 @@ pub(crate) struct Entry {
     pub(crate) title: String,
     pub(crate) unit: String,
     pub(crate) hint: String,
-    /// Who shows it: "terminal from 80 columns, Markdown, page, CSV `share`".
+    /// The outputs that show it: "terminal from 80 columns, Markdown, page, CSV `share`".
     pub(crate) shown: String,
 }
 
-/// The columns that people see, and what programs call these.
+/// The columns for people, with their names for programs.
 pub(crate) fn entries<R>(columns: &[Column<'_, R>]) -> Vec<Entry> {
     let titled = columns.iter().filter(|c| !c.title.is_empty());
     titled
@@ -38,7 +38,7 @@ pub(crate) fn entries<R>(columns: &[Column<'_, R>]) -> Vec<Entry> {
         .collect()
 }
 
-/// The same of a table that the page alone has.
+/// The same for a table that only the page has.
 pub(crate) fn of_page(columns: &[PageColumn]) -> Vec<Entry> {
     let titled = columns.iter().filter(|c| !c.title.is_empty());
     let entry = |c: &PageColumn| Entry {

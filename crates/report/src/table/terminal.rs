@@ -10,7 +10,7 @@ const MODULE_LETTERS: usize = 16;
 /// A name is never cut to less.
 const LEAST_LETTERS: usize = 8;
 
-/// What there is room for.
+/// The available width.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     /// The terminal's columns.
@@ -22,8 +22,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Where names are not cut but for `name` letters, and nothing is drawn.
-    pub(crate) fn of(columns: usize, name: usize) -> Room {
+    /// Room where names are cut only to `name` letters, and no bars are drawn.
+    pub(crate) fn new(columns: usize, name: usize) -> Room {
         Room { columns, name, bar: 0 }
     }
 }
@@ -70,7 +70,7 @@ fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
             format!("{}{module}", printable(&name, left.max(LEAST_LETTERS)))
         }
         Value::Text(text) | Value::Told(text, _) => printable(&text, column.letters),
-        // Not a number is nothing, as a cast makes it.
+        // NaN becomes 0, as with a cast.
         Value::Bar(share, shade) => {
             let drawn = bar((share * 100.0).clamp(0.0, 100.0), room.bar);
             match shade {
@@ -78,7 +78,7 @@ fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
                 Shade::Light => drawn.replace('█', "░"),
             }
         }
-        value => value.told(),
+        value => value.cell_text(),
     }
 }
 

@@ -31,15 +31,15 @@ fn table() -> Table<'static, Row> {
     Table::new(columns, rows())
 }
 
-/// Check that a column that is declared once is in every backend, in its place there.
+/// Check that a column declared once is in every backend, in its place there.
 #[test]
 fn everywhere() {
-    let wide = table().terminal(Room::of(80, 40));
+    let wide = table().terminal(Room::new(80, 40));
     let heading = wide.lines().next().unwrap();
     let words: Vec<&str> = heading.split_whitespace().collect();
     assert_eq!(words, ["function", "share", "bytes"]);
     assert!(wide.contains("ip_rcv") && wide.contains("25.0%") && wide.contains("1,536"));
-    let narrow = table().terminal(Room::of(79, 40));
+    let narrow = table().terminal(Room::new(79, 40));
     assert!(!narrow.contains("share") && narrow.contains("1,536"));
 
     let csv = table().csv();
@@ -69,7 +69,7 @@ fn names_are_harmless() {
     let mut markdown = String::new();
     table().markdown(&mut markdown);
     let page = serde_json::to_string(&table().page_rows()).unwrap();
-    let texts = [table().terminal(Room::of(80, 40)), table().csv(), markdown.clone(), page];
+    let texts = [table().terminal(Room::new(80, 40)), table().csv(), markdown.clone(), page];
     for text in texts {
         assert!(!text.contains('\x1b') && !text.contains("\\u001b"), "{text}");
     }

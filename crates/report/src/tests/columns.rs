@@ -24,9 +24,9 @@ use crate::{
 
 const HEAD: &str = "# Columns of tables
 
-What stands in the tables of `plumb report` and `plumb diff`: the title and the unit of each column, what it means, and who
-shows it. Some are only there where a terminal is wide enough. The keys of CSV and JSON are those of [JSON and
-CSV](json.md), which has more than tables show. [Reading a table](../guide/reading.md) explains how to read them.
+What the tables of `plumb report` and `plumb diff` contain: the title and the unit of each column, what it means, and who
+shows it. Some columns need a wide terminal. [JSON and CSV](json.md) have more than tables show.
+[Reading a table](../guide/reading.md) explains how to read them.
 ";
 
 fn section(out: &mut String, title: &str, about: &str, entries: &[Entry]) {
@@ -39,8 +39,8 @@ fn section(out: &mut String, title: &str, about: &str, entries: &[Entry]) {
     }
 }
 
-/// Check that the reference of columns is what their declarations say, and that there is no
-/// column without a hint.
+/// Check that the reference of columns matches their declarations, and that every column has
+/// a hint.
 #[test]
 fn the_reference_of_columns() {
     let mut out = String::from(HEAD);
@@ -147,7 +147,7 @@ fn the_reference_of_columns() {
     section(
         &mut out,
         "Comparison: exact costs",
-        "Functions of which instructions were counted, before and after, per packet.",
+        "Functions with instruction counts, before and after, per packet.",
         &compared[0],
     );
     let (before, after) = (of_functions(), of_functions());

@@ -1,8 +1,10 @@
-//! The formats of other tools, read by those tools or by readers that are as
-//! strict. `callgrind_annotate` and `go tool pprof` are in the tests of `cli`.
+//! The formats of other tools, read by these tools or by equally strict readers.
+//! `callgrind_annotate` and `go tool pprof` are in the tests of `cli`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use netplumb_model::recording::{Cost, Function, Node, Recording};
@@ -12,10 +14,10 @@ use super::recording::{HTML, small};
 use super::{check, experiment, view};
 use crate::analysis::{ClassView, classes};
 use crate::profile::{MAX_FRAMES, NAME_LIMIT};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::{callgrind, folded, markdown, pprof, speedscope, svg};
 
-/// Names that mean something in one format or another, beside those of [`small`].
+/// Names that mean something in one format or another, added to [`small`]'s.
 const HOSTILE: [&str; 8] = [
     "a;b c\td",
     "(3) fn=(1) main",
@@ -97,7 +99,7 @@ fn unzipped(bytes: &[u8]) -> pprof::Profile {
 }
 
 /// A profile in words.
-fn told(profile: &pprof::Profile) -> String {
+fn profile_text(profile: &pprof::Profile) -> String {
     let s = |n: i64| profile.string_table[n as usize].as_str();
     let mut out = String::new();
     for kind in &profile.sample_type {
@@ -129,7 +131,7 @@ fn told(profile: &pprof::Profile) -> String {
     out
 }
 
-/// Check that each format is what it was when somebody last looked at it.
+/// Check that each format equals its reviewed golden file.
 #[test]
 fn as_they_were() {
     let recording = small();
@@ -137,20 +139,26 @@ fn as_they_were() {
     let experiment = experiment();
     check("outputs/stacks.folded", &folded::render(&views));
     check("outputs/callgrind.out", &callgrind::render(&recording, &views));
-    check("outputs/profile.txt", &told(&unzipped(&pprof::render(&recording, &views))));
+    check("outputs/profile.txt", &profile_text(&unzipped(&pprof::render(&recording, &views))));
     check("outputs/speedscope.json", &speedscope::render(&views, "small", "0.1.0"));
     check("outputs/layers.svg", &svg::render(&recording, &views, None, None));
     check("outputs/figures.svg", &svg::render(&recording, &views, Some(&experiment), None));
     check(
         "outputs/report.md",
-        &markdown::render(&recording, &views, None, &view(100), &Together::default()),
+        &markdown::render(&recording, &views, None, &view(100), &CrossQuantity::default()),
     );
     let mut of_layer = view(100);
     of_layer.layer = Some("network".into());
     of_layer.top = 3;
     check(
         "outputs/experiment.md",
-        &markdown::render(&recording, &views, Some(&experiment), &of_layer, &Together::default()),
+        &markdown::render(
+            &recording,
+            &views,
+            Some(&experiment),
+            &of_layer,
+            &CrossQuantity::default(),
+        ),
     );
 }
 
@@ -164,8 +172,8 @@ fn unfolded(text: &str) -> Vec<(Vec<&str>, u64)> {
         .collect()
 }
 
-/// Check that folded stacks have one blank on each line, add up, are told once
-/// each, and that inferno draws all of them.
+/// Check that folded stacks have one blank on each line, add up, and are written once each;
+/// and, in `make soak`, which installs it, that inferno draws all of them.
 #[test]
 fn folded_stacks_add_up() {
     for recording in [small(), hostile(), deep()] {
@@ -193,17 +201,21 @@ fn folded_stacks_add_up() {
     let recording = hostile();
     let views = classes(&recording);
     let text = folded::render(&views);
-    let mut image = Vec::new();
-    let mut options = inferno::flamegraph::Options::default();
-    inferno::flamegraph::from_lines(&mut options, text.lines(), &mut image).unwrap();
-    let image = String::from_utf8(image).unwrap();
+    if !netplumb_testkit::is_soak() {
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &text).unwrap();
+    let mut inferno = Command::new("inferno-flamegraph");
+    let output = inferno.arg(file.path()).output().unwrap();
+    let image = String::from_utf8(output.stdout).unwrap();
     let total: u64 = views.iter().map(|c| c.total).sum();
     let total: String = crate::number::thousands(total);
     assert!(image.contains(&format!("all ({total} samples, 100%)")), "{image}");
 }
 
 /// Self and inclusive cost of each function, counted as callgrind_annotate does: a
-/// function's inclusive cost is that of the calls of it.
+/// function's inclusive cost is the cost of the calls to it.
 fn annotated(text: &str) -> (u64, BTreeMap<String, (u64, u64)>) {
     let mut names: HashMap<String, String> = HashMap::new();
     let mut name = |text: &str| -> String {
@@ -245,8 +257,8 @@ fn annotated(text: &str) -> (u64, BTreeMap<String, (u64, u64)>) {
     (total, costs)
 }
 
-/// Check that callgrind's reader would see each function's own and inclusive cost
-/// as it is, in recursion too, and the total.
+/// Check that callgrind's reader would see each function's own and inclusive
+/// cost, in recursion too, and the total.
 #[test]
 fn callgrind_costs_are_ours() {
     let recording = small();
@@ -272,8 +284,8 @@ fn callgrind_costs_are_ours() {
             let level = |(n, _): &(&String, &(u64, u64))| {
                 *n == name || n.strip_prefix(name).is_some_and(|r| r.starts_with('\''))
             };
-            let told: u64 = costs.iter().filter(level).map(|(_, c)| c.0).sum();
-            assert_eq!((told, costs[name].1), (own, inclusive), "{name}");
+            let summed: u64 = costs.iter().filter(level).map(|(_, c)| c.0).sum();
+            assert_eq!((summed, costs[name].1), (own, inclusive), "{name}");
         }
     }
     // It calls itself twice over.
@@ -369,23 +381,32 @@ fn pprof_costs_are_ours() {
     }
 }
 
-/// Check that speedscope's own schema takes the document, that what is opened is
-/// closed, in order, and that a profile is as long as its class is dear.
+/// Where Debian's python3-jsonschema is.
+const JSONSCHEMA: &str = "/usr/lib/python3/dist-packages/jsonschema";
+
+/// Whether speedscope's own JSON schema allows this document; errors are on the standard error.
+fn is_by_the_schema(document: &str) -> bool {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/speedscope-schema.json");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), document).unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-W", "ignore", "-m", "jsonschema", "-i"]);
+    let status = python.arg(file.path()).arg(schema).status();
+    status.unwrap().success()
+}
+
+/// Check that speedscope's own schema accepts the document, that opened frames are
+/// closed, in order, and that a profile is as long as its class's cost.
 #[test]
 fn speedscope_takes_it() {
-    let schema = include_str!("../../testdata/speedscope-schema.json");
-    let mut schemas = boon::Schemas::new();
-    let mut compiler = boon::Compiler::new();
-    let schema = serde_json::from_str(schema).unwrap();
-    compiler.add_resource("speedscope.json", schema).unwrap();
-    let schema = compiler.compile("speedscope.json", &mut schemas).unwrap();
+    if !Path::new(JSONSCHEMA).exists() {
+        return netplumb_testkit::skip("no jsonschema: apt-get install python3-jsonschema");
+    }
     for recording in [small(), hostile(), deep(), Recording::default()] {
         let views = classes(&recording);
         let text = speedscope::render(&views, "title", "0.1.0");
         let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-        if let Err(error) = schemas.validate(&document, schema) {
-            panic!("{error:#}");
-        }
+        assert!(is_by_the_schema(&text));
         let frames = document["shared"]["frames"].as_array().unwrap();
         let profiles = document["profiles"].as_array().unwrap();
         assert_eq!(profiles.len(), views.len());
@@ -419,9 +440,9 @@ fn speedscope_takes_it() {
             }
         }
     }
-    // A document that is wrong is not taken.
+    // A wrong document is rejected.
     let wrong = serde_json::json!({"profiles": [{"type": "evented"}], "shared": {}});
-    assert!(schemas.validate(&wrong, schema).is_err());
+    assert!(!is_by_the_schema(&wrong.to_string()));
 }
 
 /// Check that figures are XML of nothing but shapes and words, whose words stay on
@@ -495,8 +516,13 @@ fn markdown_is_only_words() {
         let views = classes(&recording);
         let mut view = view(100);
         view.top = 0;
-        let text =
-            markdown::render(&recording, &views, Some(&experiment), &view, &Together::default());
+        let text = markdown::render(
+            &recording,
+            &views,
+            Some(&experiment),
+            &view,
+            &CrossQuantity::default(),
+        );
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
         let mut columns = 0;
         let mut cells = 0;
@@ -550,27 +576,27 @@ fn markdown_is_only_words() {
     let many = vec![small(); 1];
     let views = classes(&many[0]);
     let views: Vec<ClassView<'_>> = views.iter().cycle().take(200).cloned().collect();
-    let text = markdown::render(&many[0], &views, None, &view(100), &Together::default());
+    let text = markdown::render(&many[0], &views, None, &view(100), &CrossQuantity::default());
     assert!(text.contains("Functions are listed for up to 12 classes"), "{text}");
     assert!(text.len() < 65_536, "{}", text.len());
 }
 
-/// Check that every format copes with a recording that holds nothing.
+/// Check that every format copes with an empty recording.
 #[test]
 fn nothing_to_write() {
     let recording = Recording::default();
     assert_eq!(folded::render(&[]), "");
     assert_eq!(annotated(&callgrind::render(&recording, &[])), (0, BTreeMap::new()));
     assert!(unzipped(&pprof::render(&recording, &[])).sample.is_empty());
-    markdown::render(&recording, &[], Some(&experiment()), &view(100), &Together::default());
+    markdown::render(&recording, &[], Some(&experiment()), &view(100), &CrossQuantity::default());
 }
 
 /// Check that 100,000 nodes take about a second in each format, and that neither
 /// depth nor long names make output without end.
 #[test]
 fn large_recordings() {
-    // Several times what it takes: other work may be going on.
-    const PATIENCE: Duration = Duration::from_secs(8);
+    // Against what grows with the square of the size. Tests are not optimised, and the machine may be busy.
+    const PATIENCE: Duration = Duration::from_secs(60);
     for (recording, most_bytes) in [(large(), 200 << 20), (deep(), 1 << 30)] {
         let started = Instant::now();
         let views = classes(&recording);
@@ -582,7 +608,8 @@ fn large_recordings() {
             ("speedscope", &|| speedscope::render(&views, "", "").len()),
             ("svg", &|| svg::render(&recording, &views, None, None).len()),
             ("markdown", &|| {
-                markdown::render(&recording, &views, None, &view(100), &Together::default()).len()
+                markdown::render(&recording, &views, None, &view(100), &CrossQuantity::default())
+                    .len()
             }),
         ];
         for (name, render) in formats {

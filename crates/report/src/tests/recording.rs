@@ -17,7 +17,7 @@ const SOURCES: [(&str, u32, u32); 2] = [("udp_recvmsg", 0, 1843), (HTML, 1, 7)];
 /// Letters of the longest name.
 pub(crate) const LONG_LETTERS: usize = 10_000;
 
-/// Every claim begins with the verdict that it is to get.
+/// Every claim begins with its expected verdict.
 pub(crate) const EXPERIMENT: &str = r#"
 name = "small"
 layer = "network"
@@ -185,7 +185,7 @@ impl Builder {
         parent.unwrap()
     }
 
-    /// What each packet of a block costs at a node, once called.
+    /// The cost of each packet of a block at a node, called once.
     fn cost(&mut self, block: u32, class: (Direction, Context), path: &[&str], insns: u64) {
         let node = self.node(path);
         let packets = self.recording.blocks[block as usize].ledger.offered;

@@ -8,7 +8,7 @@ use std::path::Path;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::Item;
+use netplumb_model::quantity::FigureKey;
 use netplumb_model::recording::{
     Arm, Block, Cost, Function, Ledger, Node, NodeId, Recording, Total, env,
 };
@@ -20,10 +20,10 @@ use super::{assert_tame, view};
 use crate::analysis::classes;
 use crate::claims::Answer;
 use crate::diff::arms::pair;
-use crate::diff::{self, Diff, Row, Sides};
+use crate::diff::{self, Diff, DiffRow, Sides};
 use crate::page::Page;
 use crate::shape::{Shape, shape, varying};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::{
     callgrind, claims, folded, functions, html, json, markdown, pprof, speedscope, svg, terminal,
 };
@@ -32,7 +32,7 @@ const PERIOD_NS: u64 = 100_000;
 const BLOCKS: u32 = 5;
 const PACKETS: u64 = 10_000;
 
-/// A function below another, and how many samples of a block found it.
+/// A function below another, and its number of samples in a block.
 type Part = (&'static str, Option<NodeId>, &'static str, Direction, Context, u64);
 
 const NET_RX: Context = Context::Softirq(Softirq::NetRx);
@@ -90,7 +90,7 @@ fn samples_scaled(planted: &[(&str, f64)]) -> Recording {
         ..Recording::default()
     };
     let quantity = recording.quantity(&CPU_TIME);
-    recording.set(&PERIOD, Item::ONLY, PERIOD_NS as f64);
+    recording.set(&PERIOD, FigureKey::ONLY, PERIOD_NS as f64);
     for (n, (name, parent, layer, ..)) in (0..).zip(parts()) {
         recording.functions.push(Function {
             name: name.into(),
@@ -137,7 +137,7 @@ fn samples_scaled(planted: &[(&str, f64)]) -> Recording {
     recording
 }
 
-/// The same of packets that nobody counted.
+/// The same for packets that nobody counted.
 fn of_others() -> Recording {
     let mut recording = samples();
     for block in &mut recording.blocks {
@@ -181,8 +181,8 @@ fn check_page(name: &str, page: &Page) {
     check(name, &(text + "\n"));
 }
 
-/// Check what it looks like everywhere, that nothing is said of instructions there, nor
-/// that blocks were the same, and that names do nothing.
+/// Check every output, that none mentions instructions or equal blocks, and that names
+/// are harmless.
 #[test]
 fn as_shown() {
     let recording = samples();
@@ -197,9 +197,12 @@ fn as_shown() {
         shown.push(text);
     }
     let documents = [
-        ("functions.csv", functions::csv(&all, None, &Together::default())),
-        ("document.json", json::render(&recording, &all, None, &Together::default())),
-        ("report.md", markdown::render(&recording, &all, None, &view(100), &Together::default())),
+        ("functions.csv", functions::csv(&all, None, &CrossQuantity::default())),
+        ("document.json", json::render(&recording, &all, None, &CrossQuantity::default())),
+        (
+            "report.md",
+            markdown::render(&recording, &all, None, &view(100), &CrossQuantity::default()),
+        ),
         ("callgrind.out", callgrind::render(&recording, &all)),
         ("stacks.folded", folded::render(&all)),
         ("speedscope.json", speedscope::render(&all, "t", "1")),
@@ -211,7 +214,7 @@ fn as_shown() {
     }
     check_page(
         "../page-samples.json",
-        &html::report_page(&recording, &all, None, &Together::default()),
+        &html::report_page(&recording, &all, None, &CrossQuantity::default()),
     );
     assert!(!pprof::render(&recording, &all).is_empty());
     for text in shown {
@@ -219,12 +222,12 @@ fn as_shown() {
             assert!(!text.contains(word), "{word}: {text}");
         }
     }
-    let text = functions::csv(&all, None, &Together::default());
+    let text = functions::csv(&all, None, &CrossQuantity::default());
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     assert!(reader.records().all(|r| r.is_ok()));
 }
 
-/// Check that what nobody counted packets of is shared by seconds, and that one block has no
+/// Check that costs without counted packets are per second, and that one block has no
 /// interval.
 #[test]
 fn without_packets() {
@@ -275,19 +278,19 @@ fn planted_changes() {
     assert!((row.delta() - 750.0).abs() < 15.0, "{}", row.delta());
     assert!(tx.whole().unwrap().judged.is_worse());
     assert!(rx.changed().is_empty());
-    // One sample in all blocks tells nothing.
+    // One sample in all blocks shows nothing.
     assert_eq!(rx.small, 1);
 }
 
-/// Check that functions are judged with all that they call too: a callee that got slower makes its
-/// callers slower, whose own costs are the same; what calls nothing has no such row.
+/// Check that inclusive costs of functions are judged too: a callee that got slower makes its callers
+/// slower, whose own costs are the same; a function that calls nothing has no such row.
 #[test]
 fn inclusive_costs_are_judged() {
     let (before, after) = (samples(), samples_scaled(&[("veth_xmit", 1.6)]));
     let found = compared(&before, &after);
     let class = found.classes.iter().find(|c| c.after.direction == Direction::Tx);
     let class = class.unwrap();
-    let row = |rows: &[diff::Row], name: &str| rows.iter().find(|r| r.name == name).cloned();
+    let row = |rows: &[diff::DiffRow], name: &str| rows.iter().find(|r| r.name == name).cloned();
     for caller in ["udp_sendmsg", "__dev_queue_xmit"] {
         let own = row(&class.functions, caller).unwrap();
         assert!(!own.judged.differs(), "{own:?}");
@@ -311,9 +314,9 @@ fn inclusive_costs_are_judged() {
     assert!(all.clone().count() > 0 && all.clone().all(|row| !row.judged.differs()));
 }
 
-/// Check that a claim says what a comparison of the same arms does, with what such a run can see; that
-/// what was not seen is not shown, the opposite of what was seen fails; and that claims about
-/// arms that weren't asked for are left out.
+/// Check that a claim agrees with a comparison of the same arms, with the smallest visible change; that
+/// a change that was not seen is "not shown", and the opposite of a seen one fails; and that claims
+/// about other than the requested arms are left out.
 #[test]
 fn claims_agree_with_comparisons() {
     let mut recording = samples();
@@ -376,7 +379,7 @@ fn claims_agree_with_comparisons() {
     assert_eq!(asked(&[Direction::Tx], &["before", "after"]), (1, true));
     assert_eq!(asked(&[], &["before"]), (0, false));
     assert_eq!(asked(&[Direction::Rx], &[]), (0, false));
-    // Once, by the first part, and by that whose quantity it is of.
+    // Once, by the first part, and by the part that has its quantity.
     let owners = |text: &str| -> Vec<usize> {
         let parts = ["samples", "disk reads"].map(|name| (name, Cow::Borrowed(&recording)));
         let by_part = claims::by_part(&Experiment::parse(text).unwrap(), &parts);
@@ -387,8 +390,8 @@ fn claims_agree_with_comparisons() {
     assert_eq!(owners(&format!("{whole}\nquantity = \"unheard of\"")), [1, 0]);
 }
 
-/// Check that where nobody counted packets shares of all samples are compared, user mode's among them, so
-/// that windows of another length are no change; and that a planted change is found.
+/// Check that without counted packets shares of all samples are compared, including user mode, so that
+/// windows of another length are not a change; and that a planted change is found.
 #[test]
 fn shares_are_compared() {
     let (one, mut other) = (of_others(), of_others());
@@ -412,7 +415,7 @@ fn shares_are_compared() {
         panic!("{judged:?}");
     };
     assert!(before.0 < judged.before && judged.before < before.1);
-    // Twice as many samples say more.
+    // Twice as many samples give a narrower interval.
     assert!(after.1 - after.0 < before.1 - before.0);
     let text = diff::terminal::render(&found, &view(140));
     assert!(text.contains("95% before") && !text.contains("p50"), "{text}");
@@ -434,8 +437,8 @@ fn shares_are_compared() {
 }
 
 /// Check that below a function shares are of its subtree, and the one figure of the class is the
-/// subtree's share of all samples; and that what has nothing there on one side, and is not known on the
-/// other, is not told of.
+/// subtree's share of all samples; and that a class with nothing there on one side, and unknown on the
+/// other, is left out.
 #[test]
 fn shares_below_a_function() {
     let (one, mut other) = (of_others(), samples_scaled(&[("ip_finish_output2", 1.5)]));
@@ -449,7 +452,7 @@ fn shares_below_a_function() {
     assert!(found.unpaired.is_empty(), "{:?}", found.unpaired);
     assert_eq!(found.classes.len(), 1);
     let class = &found.classes[0];
-    let judged = |row: &Row| *row.judged.statistically().unwrap();
+    let judged = |row: &DiffRow| *row.judged.statistically().unwrap();
     let sum = |of: fn(&netplumb_stats::judge::Judged) -> f64| -> f64 {
         class.functions.iter().map(|row| of(&judged(row))).sum()
     };
@@ -470,7 +473,7 @@ fn shares_below_a_function() {
     assert!(!text.contains("only in"), "{text}");
 }
 
-/// Check that samples of guests are not told to drift, since guests execute the same at any time.
+/// Check that no drift is reported for samples of guests, since guests execute the same at any time.
 #[test]
 fn guests_do_not_drift() {
     let of_guest = || {
@@ -489,7 +492,7 @@ fn guests_do_not_drift() {
     assert!(!compared(&one, &other).warnings.is_empty());
 }
 
-/// Check that where samples fell and where a timer would have taken them are told apart where
+/// Check that actual samples and those that a timer would have taken are distinguished where
 /// their unit is the same.
 #[test]
 fn quantities_are_named() {
@@ -500,11 +503,11 @@ fn quantities_are_named() {
         let views = classes(&recording);
         let all = view(110);
         let name = format!("({})", of.name);
-        let page: Page = html::report_page(&recording, &views, None, &Together::default());
+        let page: Page = html::report_page(&recording, &views, None, &CrossQuantity::default());
         assert!(page.title.ends_with(&name), "{}", page.title);
-        let text = markdown::render(&recording, &views, None, &all, &Together::default());
+        let text = markdown::render(&recording, &views, None, &all, &CrossQuantity::default());
         assert!(text.contains(&format!("Instructions {name} per")), "{text}");
-        let text = functions::csv(&views, None, &Together::default());
+        let text = functions::csv(&views, None, &CrossQuantity::default());
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let at = reader.headers().unwrap().iter().position(|c| c == "quantity");
         for row in reader.records() {

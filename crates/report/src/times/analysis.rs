@@ -1,10 +1,10 @@
-//! From a recording's times to what tables show: per arm and direction, by
+//! From a recording's times to the figures of tables: per arm and direction, by
 //! function, layer, context and stage.
 //!
-//! A function's own time is its corrected total less that of the timed functions
-//! below it. A call may begin before it is known whose packet it is about: then it
-//! is in `other`, and what it calls is in the packet's class. So what is taken from
-//! a caller is looked for in its own class first and then in `other`.
+//! A function's own time is its corrected total less the timed functions below it. A
+//! call may begin before its packet is known: then it is in `other`, and its callees
+//! are in the packet's class. So a callee's time is subtracted from the caller in its
+//! own class first and then in `other`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,7 +30,7 @@ fn per(recording: &Recording, arm: usize, blocks: &[u32], followed: &Followed) -
             .fold(0, |sum: u64, b| sum.saturating_add(followed.get(b).copied().unwrap_or(0))),
         offered => offered,
     };
-    Per::of(recording, recording.arms[arm].proto, blocks, packets)
+    Per::from_recording(recording, recording.arms[arm].proto, blocks, packets)
 }
 
 /// Packets that the instrument followed, by block, where nobody else counted them.
@@ -51,7 +51,7 @@ fn followed(recording: &Recording) -> Followed {
 /// One arm and direction, summed over the blocks in which it was timed.
 #[derive(Debug, Clone)]
 pub struct TimedClass<'a> {
-    /// The recording that it is of.
+    /// The recording that the class is part of.
     pub recording: &'a Recording,
     /// Index of the arm.
     pub arm: usize,
@@ -59,9 +59,9 @@ pub struct TimedClass<'a> {
     pub class: Class,
     /// What its sums are shared by.
     pub per: Per,
-    /// And those of each of its blocks.
+    /// What each block's sums are shared by.
     pub per_by_block: Vec<Per>,
-    /// Blocks in which anything of the arm was timed: those without probes are not.
+    /// Indexes of the arm's blocks with probes, in [`Recording::blocks`].
     pub blocks: Vec<u32>,
     /// Own time of all functions: corrected.
     pub total_ns: f64,
@@ -82,9 +82,9 @@ pub struct TimedClass<'a> {
 /// Times between events that have a device, a task or a CPU in common.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimedGroup {
-    /// By what.
+    /// What the group has in common: a device, a task or a CPU.
     pub by: By,
-    /// Its name.
+    /// What the group is called.
     pub name: String,
     /// From the first event to the last.
     pub times: Times,
@@ -93,21 +93,21 @@ pub struct TimedGroup {
 /// One function of a class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimedFunction {
-    /// Which.
+    /// Index in [`Recording::functions`].
     pub function: FunctionId,
-    /// By what it was timed.
+    /// The kind of probe that timed it.
     pub mechanism: Option<Mechanism>,
     /// All its calls, as read.
     pub times: Times,
-    /// What was taken from each call, on the average.
+    /// The mean correction subtracted from each call.
     pub shift_ns: f64,
     /// Its total, as read; recursion counts once.
     pub raw_ns: f64,
     /// The same, corrected.
     pub corrected_ns: f64,
-    /// Less that of the timed functions below it.
+    /// Corrected total less the timed functions below it.
     pub self_ns: f64,
-    /// Half the width of the 95 % interval of that.
+    /// Half the width of the 95 % interval of `self_ns`.
     pub uncertainty_ns: f64,
     /// Its own time in each of the class's blocks.
     pub self_by_block: Vec<f64>,
@@ -133,7 +133,7 @@ impl TimedFunction {
         (self.times.max_ns as f64 - self.shift_ns).max(0.0)
     }
 
-    /// Whether its own time is below what the correction may be off by.
+    /// Whether its own time is below the error of the correction.
     pub fn too_small(&self) -> bool {
         self.self_ns <= self.uncertainty_ns || self.self_ns.is_nan()
     }
@@ -152,17 +152,17 @@ impl TimedFunction {
 /// One stage of a class's way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// Its place.
+    /// Its place on the packet's path, from 0.
     pub order: u16,
-    /// What it is called.
+    /// The name of the stage, as in the recording.
     pub name: String,
     /// Work or wait.
     pub kind: StageKind,
-    /// Of the packets that went through it, without the instrument's own time.
+    /// Times of packets that went through it, without the instrument's own time.
     pub times: Times,
-    /// That time, of all of them together.
+    /// The instrument's own time, over all these packets.
     pub own_ns: f64,
-    /// Packets of this way that did not.
+    /// Packets of this path that did not go through it.
     pub passed_over: u64,
     /// Mean of each block over all packets of the way; none of a block without any.
     pub by_block: Vec<Option<f64>>,
@@ -179,14 +179,14 @@ impl Stage {
         (self.times.count > 0).then_some(self.times.max_ns as f64)
     }
 
-    /// What it took of each packet of the way; those that did not meet it took none.
+    /// The mean time over all packets of the path; 0 for packets that did not go through it.
     pub fn mean_ns(&self) -> f64 {
         self.times.total_ns as f64 / self.packets().max(1) as f64
     }
 }
 
 impl TimedClass<'_> {
-    /// The arm.
+    /// The recording's arm with index `self.arm`.
     pub fn arm(&self) -> &Arm {
         &self.recording.arms[self.arm]
     }
@@ -216,7 +216,7 @@ impl TimedClass<'_> {
         found.map_or(0.0, |(_, ns)| *ns)
     }
 
-    /// Of a block: its corrected own time.
+    /// The corrected own time of each block.
     pub fn by_block(&self) -> Vec<f64> {
         let mut sums = vec![0.0; self.blocks.len()];
         for function in &self.functions {
@@ -227,12 +227,12 @@ impl TimedClass<'_> {
         sums
     }
 
-    /// Whether it is of times between events, which are no packet's.
+    /// Whether it has times between events, which belong to no packet.
     pub(crate) fn is_between(&self) -> bool {
         super::between::is_of(self.recording) && !self.stages.is_empty()
     }
 
-    /// What each of its stages' times is of.
+    /// The unit that each of its stages' times is for: "packet" or another.
     pub(crate) fn each_of(&self) -> &'static str {
         match self.is_between() {
             true => "span",
@@ -240,8 +240,8 @@ impl TimedClass<'_> {
         }
     }
 
-    /// The stages of the way: those before its total, if it has one. What comes after
-    /// that, such as a NIC's completion, is no part of it.
+    /// The stages of the path: the ones before its total, if it has one. Later stages,
+    /// such as a NIC's completion, are not part of it.
     pub fn parts(&self) -> impl Iterator<Item = &Stage> {
         let total = self.total().map_or(u16::MAX, |total| total.order);
         let parts = self.stages.iter();
@@ -252,7 +252,7 @@ impl TimedClass<'_> {
         self.stages.iter().find(|s| s.kind == StageKind::Total)
     }
 
-    /// What the whole way takes: by its total or, if there is none, what its stages come to.
+    /// The time of the whole path: its total or, if there is none, the sum of its stages.
     pub(crate) fn whole_ns(&self) -> f64 {
         match self.closure() {
             Some((total, _)) => total,
@@ -260,7 +260,7 @@ impl TimedClass<'_> {
         }
     }
 
-    /// The class, after the arm where that says more than the protocol.
+    /// The class, after the arm if its name is more than the protocol.
     pub(crate) fn label(&self) -> String {
         let arm = self.arm();
         let label = if arm.proto == Proto::Work || self.is_between() {
@@ -276,13 +276,13 @@ impl TimedClass<'_> {
         }
     }
 
-    /// The way's total, and what its parts come to; none without a total.
+    /// The path's total, and the sum of its parts; none without a total.
     pub fn closure(&self) -> Option<(f64, f64)> {
         let total = self.total()?;
         Some((total.mean_ns(), self.parts().map(Stage::mean_ns).sum()))
     }
 
-    /// Whether they are the same, but for rounding; so it is without a total.
+    /// Whether these two are equal, apart from rounding; also true without a total.
     pub fn closes(&self) -> bool {
         // Each packet's parts are whole nanoseconds.
         const ROUNDING_NS: f64 = 1.0;
@@ -296,15 +296,15 @@ pub fn percentile(times: &Times, share: f64) -> Option<f64> {
     histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns)
 }
 
-/// A function's times in one calling context, and what is its own of them.
+/// A function's times in one calling context, and its own part of them.
 type Called<'r> = (&'r Span, &'r Call, Own);
 /// A stage's times in one block.
 type Staged<'r> = (&'r Span, &'r span::Stage);
 
-/// Where a time is of.
+/// The block, context and node of a time.
 type Key = (u32, Context, NodeId);
 
-/// What each of a recording's times is, without what is below it.
+/// The own part of a time, without functions below.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Own {
     /// As read.
@@ -315,7 +315,7 @@ pub(crate) struct Own {
     pub(crate) calls_below: u64,
 }
 
-/// Of each of [`Recording::calls`].
+/// The own part of each of [`Recording::calls`].
 pub(crate) fn own(recording: &Recording) -> Vec<Own> {
     let mut places: HashMap<Key, Vec<(Direction, usize)>> = HashMap::new();
     for (n, (span, call)) in recording.calls().enumerate() {
@@ -348,11 +348,11 @@ pub(crate) fn own(recording: &Recording) -> Vec<Own> {
     own
 }
 
-/// A call's times less what the probes took.
+/// A call's times less the probes' cost.
 fn corrected(span: &Span, call: &Call) -> f64 {
     match call.corrected_ns.is_finite() {
         true => call.corrected_ns,
-        // Not known: as read is nearer than nothing, and the footer says so.
+        // Not known: the time as read is better than none, and the footer mentions it.
         false => span.times.total_ns as f64,
     }
 }
@@ -372,7 +372,7 @@ pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
         let key = (arm_of(span.block), span.direction);
         stages.entry(key).or_default().push((span, stage));
     }
-    // Blocks in which probes were there: nothing of a class in one is nothing.
+    // Blocks with probes: there, no times of a class mean 0.
     let mut probed: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for span in &recording.spans {
         probed.entry(arm_of(span.block)).or_default().push(span.block);
@@ -405,7 +405,7 @@ fn class<'a>(
     let at: HashMap<u32, usize> = blocks.iter().enumerate().map(|(n, b)| (*b, n)).collect();
     let mut found: BTreeMap<FunctionId, TimedFunction> = BTreeMap::new();
     let mut contexts: BTreeMap<Context, f64> = BTreeMap::new();
-    // Of all calls, those within another of the same function too.
+    // Over all calls, including recursive ones.
     let mut taken: BTreeMap<FunctionId, f64> = BTreeMap::new();
     let mut raw_ns = 0.0;
     for (one, call, own) in calls {
@@ -498,9 +498,9 @@ fn nothing(recording: &Recording, function: FunctionId, blocks: usize) -> TimedF
     }
 }
 
-/// What an entry's own time may be off by: the bias of each of its calls, and for
-/// each call below it that call's bias and the cost of its pair. Their errors are
-/// the calibration's, the same at every call, so they add up.
+/// The error of an entry's own time: the bias of each of its calls, and for each
+/// call below it that call's bias and the cost of its pair. Their errors are the
+/// calibration's, the same at every call, so they add up.
 fn uncertainty(
     recording: &Recording,
     function: &TimedFunction,
@@ -538,7 +538,7 @@ fn stages_of(recording: &Recording, stages: &[Staged<'_>], at: &HashMap<u32, usi
         });
         stage.times.add(&span.times);
         stage.passed_over = stage.passed_over.saturating_add(one.passed_over);
-        // By block and direction, of which all of these are.
+        // By block and direction, which all of them share.
         let label = format!("{} {}", span.direction, one.name);
         stage.own_ns = own.get(label.as_str()).copied().unwrap_or_default();
         let by_block = sums.entry(key).or_insert_with(|| vec![(0, 0); at.len()]);
@@ -547,7 +547,7 @@ fn stages_of(recording: &Recording, stages: &[Staged<'_>], at: &HashMap<u32, usi
         let packets = span.times.count.saturating_add(one.passed_over);
         sum.1 = sum.1.saturating_add(packets);
     }
-    // A block has no stage of what nothing in it went through: all of the way passed it over.
+    // A block lacks stages that nothing in it went through: all packets passed them over.
     let total = found.iter().find(|(_, stage)| stage.kind == StageKind::Total);
     if let Some(total) = total.map(|(key, _)| *key) {
         let whole = sums.get(&total).cloned().unwrap_or_default();

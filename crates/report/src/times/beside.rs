@@ -1,5 +1,4 @@
-//! What was counted beside the times of a recording, as tables of its page: packets, the probes'
-//! cost, what was missed.
+//! Counts beside the times of a recording, as tables of its page: packets, the probes' cost, losses.
 
 use std::collections::BTreeMap;
 
@@ -24,20 +23,20 @@ pub(super) fn timed(recording: &Recording) -> PageTimed {
         drops: drops(counts(recording, &DROPPED)),
         calibration: calibration(recording),
         losses: losses(recording),
-        unwatched: unwatched(recording),
+        not_measured: not_measured(recording),
     }
 }
 
-/// So many of something.
-type Counted = (String, f64);
+/// A name and a count.
+type NamedCount = (String, f64);
 
-fn counts(recording: &Recording, quantity: &Declared) -> Vec<Counted> {
+fn counts(recording: &Recording, quantity: &Declared) -> Vec<NamedCount> {
     let counts = by_label(recording, quantity, |_| true);
     (counts.iter().map(|(name, sum)| (name.to_string(), *sum))).collect()
 }
 
 /// Packets seen, a column for each class: `udp tx xmit` is `xmit` of `udp tx`.
-fn seen(counts: Vec<Counted>) -> PageTable {
+fn seen(counts: Vec<NamedCount>) -> PageTable {
     let mut classes: Vec<String> = Vec::new();
     let mut places: Vec<(String, BTreeMap<String, f64>)> = Vec::new();
     for (label, count) in counts {
@@ -76,12 +75,12 @@ fn seen(counts: Vec<Counted>) -> PageTable {
     Table::new(columns, places).page("Packets seen, place by place, and bytes of payload")
 }
 
-fn drops(counts: Vec<Counted>) -> PageTable {
+fn drops(counts: Vec<NamedCount>) -> PageTable {
     let columns = vec![
-        Column::text("reason", |(reason, _): &Counted| reason.clone())
+        Column::text("reason", |(reason, _): &NamedCount| reason.clone())
             .hint("as the kernel names it")
             .page("reason"),
-        Column::figure("count", |(_, count): &Counted| Value::Number(*count))
+        Column::figure("count", |(_, count): &NamedCount| Value::Number(*count))
             .hint("packets")
             .page("count"),
     ];
@@ -104,9 +103,9 @@ fn losses(recording: &Recording) -> PageTable {
     Table::new(columns, recording.all_losses()).page("What was missed")
 }
 
-fn unwatched(recording: &Recording) -> PageTable {
-    let shed = recording.all_shed().into_iter();
-    let shed = shed.map(|name| (name, "left out to keep to the budget"));
+fn not_measured(recording: &Recording) -> PageTable {
+    let over_budget = recording.all_over_budget().into_iter();
+    let over_budget = over_budget.map(|name| (name, "left out to keep to the budget"));
     let columns = vec![
         Column::code("function or tracepoint", |(name, _): &(&str, &str)| {
             Value::Name((*name).into(), None)
@@ -117,7 +116,7 @@ fn unwatched(recording: &Recording) -> PageTable {
             .hint("why it was not watched")
             .page("why"),
     ];
-    let rows = recording.all_unwatched().into_iter().chain(shed);
+    let rows = recording.all_not_measured().into_iter().chain(over_budget);
     Table::new(columns, rows).page("What was not watched; what it took is in its callers' own time")
 }
 
@@ -157,7 +156,7 @@ fn calibration(recording: &Recording) -> PageTable {
         .page("What the probes cost, measured on a function that does nothing; ns")
 }
 
-/// By arm: what the workload says of its own packets.
+/// The workload's count of its own packets, by arm.
 fn ledgers(recording: &Recording) -> Vec<PageLedger> {
     let arms = recording.arms.iter().enumerate();
     arms.filter_map(|(n, arm)| {

@@ -1,5 +1,5 @@
-//! What is said of times between events, which are no packet's: what they are of, and a ledger of what
-//! began.
+//! Notes on times between events, which belong to no packet: their events, and a ledger of the times
+//! that began.
 
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Arm, Recording};
@@ -26,7 +26,7 @@ const EVENT_LETTERS: usize = 300;
 /// Columns of a picture over time.
 const COLUMNS: u64 = 160;
 
-/// Whether a recording is of such.
+/// Whether a recording has times between events.
 pub(crate) fn is_of(recording: &Recording) -> bool {
     instrument(recording) == Some(INSTRUMENT)
 }
@@ -37,7 +37,7 @@ pub(super) fn events(recording: &Recording) -> String {
     events.map_or_else(|| "the events".into(), |events| printable(events, EVENT_LETTERS))
 }
 
-/// What is in the footer alone: these figures are not among the others.
+/// Figures that are only in the footer.
 pub(super) const TOLD: [&Declared; 8] =
     [&BEGUN, &ENDED, &OPEN, &UNMATCHED, &APART, &SEEN, &PROGRAMS, &RUNS];
 
@@ -90,8 +90,8 @@ pub(super) fn notes(recording: &Recording) -> Vec<Note> {
     notes
 }
 
-/// The arms of which nothing ended, so that they have no row, where others have: a scheduler that has no queue,
-/// for one, never inserts a request into it.
+/// The arms in which no time ended, so that they have no row, where others have: a scheduler without a queue,
+/// for example, never inserts a request into it.
 fn without_spans(recording: &Recording) -> Vec<Note> {
     let note = |(number, arm): (usize, &Arm)| {
         let is_of = |block: u32| {
@@ -119,21 +119,21 @@ fn without_spans(recording: &Recording) -> Vec<Note> {
         Some(Note::warning("ended", text))
     };
     match recording.arms.len() {
-        // Its ledger says it.
+        // Its ledger shows it.
         1 => Vec::new(),
         _ => (recording.arms.iter().enumerate()).filter_map(note).collect(),
     }
 }
 
-/// What is slow.
+/// The limit above which a time is slow.
 enum Limit {
     /// "longer than 10.0ms".
     Applied(String),
-    /// Why nothing was held to be slow.
+    /// Why no limit was applied.
     Never(String),
 }
 
-/// What was held to be slow, if that was asked for.
+/// The limit for slow times, if one was requested.
 fn limit(recording: &Recording) -> Option<Limit> {
     let slow = recording.environment.get(LIMIT)?;
     let last = recording.scalars_of(&THRESHOLD).last().map(|s| s.value);
@@ -153,8 +153,8 @@ fn limit(recording: &Recording) -> Option<Limit> {
     })
 }
 
-/// That nothing is in a call graph of times between events, and why; none if there is something, or it is
-/// another recording.
+/// Why a call graph of times between events is empty; none if it is not, or for any other
+/// recording.
 pub fn nothing(recording: &Recording) -> Option<String> {
     let quantity = quantity(recording);
     let is_of = |of: &Declared| shape(recording) == Shape::Costs && quantity.is(of);
@@ -169,7 +169,7 @@ pub fn nothing(recording: &Recording) -> Option<String> {
     }
 }
 
-/// What began is what ended, what is open, and what will never end.
+/// The ledger: begun = ended + open + unmatched.
 fn ledger(recording: &Recording) -> String {
     let whole = |of: &Declared| sum(recording, of).max(0.0) as u64;
     let (begun, ended, unmatched) = (whole(&BEGUN), whole(&ENDED), whole(&UNMATCHED));

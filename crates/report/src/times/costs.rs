@@ -1,4 +1,4 @@
-//! Times as costs: what the formats of other tools are made from, and the page.
+//! Times as costs, for the formats of other tools and the page.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use netplumb_model::timing::OWN_TIME;
 use super::analysis::own;
 
 /// The recording with the corrected own time of each node as its cost, in whole
-/// nanoseconds. Where a correction is larger than what it is taken from, the cost is
-/// nothing, and a loss says how much that comes to.
+/// nanoseconds. Where a correction is larger than the time, the cost is 0, and a loss
+/// has the sum of these differences.
 pub fn as_costs(recording: &Recording) -> Recording {
     let mut out = recording.clone();
-    // Costs of times between events are of another quantity.
+    // Costs beside times between events have another quantity.
     if recording.calls().next().is_none() {
         return out;
     }

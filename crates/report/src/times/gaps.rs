@@ -14,7 +14,7 @@ use crate::scalars::{by_label, sum};
 /// Lines for the footer; none where nothing is missing.
 pub(super) fn lines(recording: &Recording) -> Vec<String> {
     let mut lines = offered(recording);
-    let seen = Seen::of(recording, |_| true);
+    let seen = PacketsByPlace::from_recording(recording, |_| true);
     for proto in [Proto::Raw, Proto::Udp, Proto::Tcp] {
         for way in WAYS {
             lines.extend(within(&seen, proto, way));
@@ -24,11 +24,11 @@ pub(super) fn lines(recording: &Recording) -> Vec<String> {
 }
 
 /// Packets by protocol and place, of some blocks.
-struct Seen<'r>(BTreeMap<&'r str, f64>);
+struct PacketsByPlace<'r>(BTreeMap<&'r str, f64>);
 
-impl<'r> Seen<'r> {
-    fn of(recording: &'r Recording, block: impl Fn(u32) -> bool) -> Seen<'r> {
-        Seen(by_label(recording, &SEEN, block))
+impl<'r> PacketsByPlace<'r> {
+    fn from_recording(recording: &'r Recording, block: impl Fn(u32) -> bool) -> PacketsByPlace<'r> {
+        PacketsByPlace(by_label(recording, &SEEN, block))
     }
 
     fn at(&self, proto: Proto, place: &str) -> u64 {
@@ -39,7 +39,7 @@ impl<'r> Seen<'r> {
 }
 
 /// "udp tx queue 4,401: 9 of them neither tx sent nor tx dropped ...".
-fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
+fn within(seen: &PacketsByPlace<'_>, proto: Proto, way: Way) -> Option<String> {
     if proto == Proto::Tcp && !way.of_tcp {
         return None;
     }
@@ -64,7 +64,7 @@ fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
             thousands(missing - under_way)
         ));
     }
-    // Ends that some packet came to say what the way was.
+    // The ends that packets reached show the path.
     let ends: Vec<&str> = way.ends.iter().copied().filter(|end| seen.at(proto, end) > 0).collect();
     let ends = match ends.is_empty() {
         true => way.ends[0].to_string(),
@@ -79,8 +79,8 @@ fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
     ))
 }
 
-/// What the workload offered and no tracepoint saw, by protocol. TCP makes of what it is
-/// given what packets it will.
+/// Packets that the workload offered and no tracepoint saw, by protocol. TCP segments its
+/// data as it likes.
 fn offered(recording: &Recording) -> Vec<String> {
     let mut lines = Vec::new();
     let counted: BTreeSet<u32> = (recording.scalars_of(&SEEN)).filter_map(Scalar::block).collect();
@@ -95,7 +95,7 @@ fn offered(recording: &Recording) -> Vec<String> {
             .collect();
         let of_blocks = || blocks.iter().map(|n| &recording.blocks[*n as usize]);
         let offered: u64 = of_blocks().map(|b| b.ledger.offered).sum();
-        let seen = Seen::of(recording, |block| blocks.contains(&block));
+        let seen = PacketsByPlace::from_recording(recording, |block| blocks.contains(&block));
         let followed = seen.at(proto, "tx queue");
         // No tracepoint of a way out: another clock's ledger.
         if seen.0.is_empty() || followed >= offered || !is_of_stages(&seen, proto) {
@@ -127,7 +127,7 @@ fn offered(recording: &Recording) -> Vec<String> {
     lines
 }
 
-/// Whether a ledger is one of places on a way.
-fn is_of_stages(seen: &Seen<'_>, proto: Proto) -> bool {
+/// Whether a ledger has places on a path.
+fn is_of_stages(seen: &PacketsByPlace<'_>, proto: Proto) -> bool {
     WAYS.iter().any(|way| seen.at(proto, way.begins) > 0)
 }

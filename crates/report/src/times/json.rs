@@ -15,7 +15,7 @@ use crate::json::{Common, pretty};
 use crate::table::Value;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct TimesJson<'a> {
     #[serde(flatten)]
     common: Common<'a>,
     arms: &'a [Arm],
@@ -65,7 +65,7 @@ struct ClassOut<'a> {
     groups: Vec<Value>,
 }
 
-/// Who called whom, of the functions that were timed.
+/// Caller and callee, among timed functions.
 #[derive(Serialize)]
 struct EdgeOut<'a> {
     caller: Option<&'a str>,
@@ -83,7 +83,7 @@ pub fn render(
 ) -> String {
     let claims = experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording));
     let trust = trust::footer(recording, classes);
-    pretty(&Document {
+    pretty(&TimesJson {
         common: Common::new(recording, experiment, claims, trust),
         arms: &recording.arms,
         blocks: recording.blocks.iter().map(block_out).collect(),

@@ -12,7 +12,7 @@ use crate::text::prose;
 use crate::view::View;
 use crate::{claims, conclusions};
 
-/// The report: a section for each class, and what to think of it.
+/// The report: a section for each class, and notes.
 pub fn render(
     recording: &Recording,
     classes: &[TimedClass<'_>],
@@ -71,6 +71,6 @@ fn functions(class: &TimedClass<'_>, view: &View, out: &mut String) {
     if let Some(small) = table::functions_markdown(class, view, out) {
         out.push_str(&format!("{}\n\n", prose(&small, 600)));
     }
-    let told = bottleneck(class, view.layer.as_deref());
-    out.push_str(&format!("{}\n\n", prose(&told, 600)));
+    let sentence = bottleneck(class, view.layer.as_deref());
+    out.push_str(&format!("{}\n\n", prose(&sentence, 600)));
 }

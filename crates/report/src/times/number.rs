@@ -41,7 +41,7 @@ pub(crate) fn ns_range(from: f64, to: f64) -> String {
         s if s < 9_999_500_000.0 => (1e6, "ms"),
         _ => (1e9, "s"),
     };
-    // Three digits, and not a small one lost beside a large one.
+    // Three digits, so that a small end is not lost beside a large one.
     let scaled = |value: f64| {
         let size = value.abs() / unit;
         let sign = if value < 0.0 { "-" } else { "" };
@@ -58,8 +58,8 @@ pub(crate) fn ns_range(from: f64, to: f64) -> String {
     format!("{}{name} to {}{name}", scaled(from), scaled(to))
 }
 
-/// A count per packet: whole where it is, else with as many decimals as tell it
-/// from nothing.
+/// A count per packet: without decimals if it is whole, else with as many as
+/// distinguish it from 0.
 pub(crate) fn rounded(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(ns_range(f64::NAN, 1.0), "? to 1");
     }
 
-    /// Check that a time is as long as it takes to read it, with its unit.
+    /// Check that a time has few digits, and its unit.
     #[test]
     fn times() {
         let cases = [

@@ -1,18 +1,20 @@
 //! Times as OpenMetrics text: histograms in seconds.
 //!
-//! Buckets are those of the recording, four to an octave put together: all of a
-//! family have the same bounds, up to the longest that any needs. As read; the
-//! corrected sums are a family of their own.
+//! The recording's buckets are merged, four to an octave: all histograms of a family
+//! have the same bounds, up to the longest that any needs. As read; the corrected
+//! sums are a family of their own.
 
 use netplumb_model::recording::Recording;
-use netplumb_model::span::{SUB_BITS, StageKind, Times};
+use netplumb_model::span::{StageKind, Times};
 use netplumb_stats::histogram;
 
 use std::collections::BTreeSet;
 
 use super::analysis::{Stage, TimedClass, TimedFunction};
 use super::between;
-use crate::openmetrics::{Labels, Metric, Number, Text, conditions, escaped, metric};
+use crate::openmetrics::histogram::with_bounds;
+use crate::openmetrics::metric::{self, Metric};
+use crate::openmetrics::text::{Labels, Number, Text, conditions, escaped};
 
 /// Buckets of ours in one of these.
 const TOGETHER: u16 = 4;
@@ -99,44 +101,6 @@ fn histograms(metric: &Metric, each: &[(String, &Times)], text: &mut Text) {
         .filter(|b| usize::from(*b) < histogram::BUCKETS - 1)
         .collect();
     with_bounds(metric, &bounds, each, text);
-}
-
-/// Bounds that are the same whatever the times are, an octave each: a series of a bucket that begins
-/// late has no rate before.
-pub(crate) fn octaves() -> Vec<u16> {
-    const OCTAVE: u16 = 1 << SUB_BITS;
-    (OCTAVE - 1..histogram::BUCKETS as u16 - 1).step_by(OCTAVE.into()).collect()
-}
-
-/// Histograms whose buckets have these upper bounds, and one without.
-pub(crate) fn with_bounds(
-    metric: &Metric,
-    bounds: &[u16],
-    each: &[(String, &Times)],
-    text: &mut Text,
-) {
-    if each.is_empty() {
-        return;
-    }
-    text.head(metric);
-    let name = &metric.name;
-    let bucket = format!("{name}_bucket");
-    for (labels, times) in each {
-        let mut buckets = times.buckets.iter().peekable();
-        let mut below = 0_u64;
-        for bound in bounds {
-            while let Some((_, n)) = buckets.next_if(|(b, _)| b <= bound) {
-                below = below.saturating_add(*n);
-            }
-            let le = Number::seconds(histogram::upper(*bound) as f64);
-            text.line(&bucket, &format!("{labels},le=\"{le}\""), Number::Whole(below));
-        }
-        let count = Number::Whole(times.count);
-        text.line(&bucket, &format!("{labels},le=\"+Inf\""), count);
-        text.line(&format!("{name}_count"), labels, count);
-        let sum = Number::seconds(times.total_ns as f64);
-        text.line(&format!("{name}_sum"), labels, sum);
-    }
 }
 
 fn arm_label(class: &TimedClass<'_>) -> String {

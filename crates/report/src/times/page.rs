@@ -1,4 +1,4 @@
-//! The page of a recording of times: that of its costs, with percentiles, histograms,
+//! The page of a recording of times: the page of costs with percentiles, histograms,
 //! stages, and (in `beside`) what was counted beside them.
 
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use crate::html::{functions, report_page, titled};
 use crate::number::{counted, printable, thousands};
 use crate::page::{Page, PageCell, PageClass, PageStage, PageTimedFunction, PageTimes};
 use crate::summary::sent;
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::trust::is_of_commands;
 
 const NAME_LETTERS: usize = 500;
-/// So wide that no sentence is broken.
+/// Wide enough to break no sentence.
 const ONE_LINE: usize = usize::MAX;
 
-/// What its times are of.
+/// The subject of its times.
 pub(super) fn what_takes(recording: &Recording) -> &'static str {
     match is_of_commands(recording) {
         true => "What a run takes",
@@ -47,10 +47,10 @@ pub fn page(
         let key = (s.arm, s.class.direction);
         classes_shown.iter().any(|c| (c.arm, c.class.direction) == key)
     });
-    let mut page = report_page(&costs, &stacks, experiment, &Together::default());
+    let mut page = report_page(&costs, &stacks, experiment, &CrossQuantity::default());
     page.unit = "ns".into();
     page.functions = functions(recording);
-    // What was seen and dropped has tables of its own.
+    // Packets seen and dropped have their own tables.
     page.trust = footer(&costs, classes);
     page.trust.retain(|note| !["seen", "dropped"].contains(&note.topic));
     let by = match recording.stages().next().is_none() {
@@ -123,7 +123,7 @@ fn page_class(class: &TimedClass<'_>, costs: PageClass) -> PageClass {
         count,
         times: Some(times(class, cells)),
         columns,
-        // The functions that were timed have theirs.
+        // Timed functions have their own table.
         rows: Vec::new(),
         ..costs
     }

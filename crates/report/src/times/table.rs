@@ -23,82 +23,82 @@ const WORD_LETTERS: usize = 16;
 const NAME_LETTERS: [usize; 2] = [16, 44];
 /// Letters of a stage's.
 const STAGE_LETTERS: usize = 30;
-/// The least and the most letters of two events with what is between them, and what is beside them: in a
+/// The least and the most letters of two events with the text between them, and the room beside them: in a
 /// narrow terminal, and with all percentiles.
 const EVENTS_LETTERS: [usize; 2] = [16, 60];
 const BESIDE_EVENTS: [usize; 2] = [56, 80];
 /// From here on there is room for bars beside them.
 const BARS_OF_EVENTS: usize = 140;
 
-/// A function, a stage, or what times between events are broken down by.
+/// A function, a stage, or a group of times between events.
 #[derive(Clone, Copy)]
-enum Of<'a> {
+enum TimedItem<'a> {
     Function(&'a TimedFunction),
     Stage(&'a Stage),
     Group(&'a TimedGroup),
 }
 
-/// A row.
+/// A row of a table of times, for one item of a class.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub(crate) struct TimesRow<'a> {
     class: &'a TimedClass<'a>,
-    of: Of<'a>,
-    /// What shares are of.
+    of: TimedItem<'a>,
+    /// The whole that shares are relative to.
     whole: f64,
 }
 
-impl<'a> Row<'a> {
-    /// What it is called, and the module that it is in.
+impl<'a> TimesRow<'a> {
+    /// Its name, and a function's module.
     fn name(&self) -> (&'a str, Option<&'a str>) {
         match self.of {
-            Of::Function(f) => {
+            TimedItem::Function(f) => {
                 let data = &self.class.recording.functions[f.function as usize];
                 (&data.name, data.module.as_deref())
             }
-            Of::Stage(stage) => (&stage.name, None),
-            Of::Group(group) => (&group.name, None),
+            TimedItem::Stage(stage) => (&stage.name, None),
+            TimedItem::Group(group) => (&group.name, None),
         }
     }
 
     fn layer(&self) -> Option<&'a str> {
         match self.of {
-            Of::Function(f) => {
+            TimedItem::Function(f) => {
                 let data = &self.class.recording.functions[f.function as usize];
                 data.layer.as_deref()
             }
-            Of::Stage(_) | Of::Group(_) => None,
+            TimedItem::Stage(_) | TimedItem::Group(_) => None,
         }
     }
 
     fn times(&self) -> &'a Times {
         match self.of {
-            Of::Function(f) => &f.times,
-            Of::Stage(stage) => &stage.times,
-            Of::Group(group) => &group.times,
+            TimedItem::Function(f) => &f.times,
+            TimedItem::Stage(stage) => &stage.times,
+            TimedItem::Group(group) => &group.times,
         }
     }
 
     /// The time that a share of calls or packets stays below.
     fn percentile(&self, share: f64) -> Value {
         known(match self.of {
-            Of::Function(f) => f.percentile(share),
-            Of::Stage(_) | Of::Group(_) => percentile(self.times(), share),
+            TimedItem::Function(f) => f.percentile(share),
+            TimedItem::Stage(_) | TimedItem::Group(_) => percentile(self.times(), share),
         })
     }
 
     fn max(&self) -> Value {
         known(match self.of {
-            Of::Function(f) => Some(f.max_ns()),
-            Of::Stage(stage) => stage.max_ns(),
-            Of::Group(group) => Some(group.times.max_ns as f64),
+            TimedItem::Function(f) => Some(f.max_ns()),
+            TimedItem::Stage(stage) => stage.max_ns(),
+            TimedItem::Group(group) => Some(group.times.max_ns as f64),
         })
     }
 
     /// The mean of a call, or of a packet that went through: as read, and corrected.
     fn mean(&self) -> [Value; 2] {
         match self.of {
-            Of::Function(f) => [f.raw_mean_ns(), f.mean_ns()],
-            Of::Stage(_) | Of::Group(_) => {
+            TimedItem::Function(f) => [f.raw_mean_ns(), f.mean_ns()],
+            TimedItem::Stage(_) | TimedItem::Group(_) => {
                 let times = self.times();
                 [times.total_ns as f64 / times.count.max(1) as f64; 2]
             }
@@ -106,19 +106,21 @@ impl<'a> Row<'a> {
         .map(Value::Ns)
     }
 
-    /// What it takes of each packet, run or second, by what of a function.
+    /// Its time per packet, run or second, in the given measure of a function.
     fn each(&self, of: fn(&TimedFunction) -> f64) -> f64 {
         match self.of {
-            Of::Function(f) => self.class.per.each(of(f)),
-            Of::Stage(stage) => stage.mean_ns(),
-            Of::Group(group) => group.times.total_ns as f64 / group.times.count.max(1) as f64,
+            TimedItem::Function(f) => self.class.per.each(of(f)),
+            TimedItem::Stage(stage) => stage.mean_ns(),
+            TimedItem::Group(group) => {
+                group.times.total_ns as f64 / group.times.count.max(1) as f64
+            }
         }
     }
 
     fn share(&self) -> f64 {
-        // None of nothing.
+        // No share of 0.
         match (self.whole > 0.0, self.of) {
-            (true, Of::Group(group)) => group.times.total_ns as f64 / self.whole,
+            (true, TimedItem::Group(group)) => group.times.total_ns as f64 / self.whole,
             (true, _) => self.each(|f| f.self_ns) / self.whole,
             (false, _) => f64::NAN,
         }
@@ -127,22 +129,22 @@ impl<'a> Row<'a> {
     /// All of a function's calls together.
     fn sum(&self, of: fn(&TimedFunction) -> f64) -> Value {
         match self.of {
-            Of::Function(f) => Value::Number(of(f)),
-            Of::Stage(_) | Of::Group(_) => Value::Absent,
+            TimedItem::Function(f) => Value::Number(of(f)),
+            TimedItem::Stage(_) | TimedItem::Group(_) => Value::Absent,
         }
     }
 
     fn function(&self, of: impl Fn(&'a TimedFunction) -> Value) -> Value {
         match self.of {
-            Of::Function(f) => of(f),
-            Of::Stage(_) | Of::Group(_) => Value::Absent,
+            TimedItem::Function(f) => of(f),
+            TimedItem::Stage(_) | TimedItem::Group(_) => Value::Absent,
         }
     }
 
     fn stage(&self, of: impl Fn(&'a Stage) -> Value) -> Value {
         match self.of {
-            Of::Function(_) | Of::Group(_) => Value::Absent,
-            Of::Stage(stage) => of(stage),
+            TimedItem::Function(_) | TimedItem::Group(_) => Value::Absent,
+            TimedItem::Stage(stage) => of(stage),
         }
     }
 }
@@ -155,12 +157,12 @@ fn counts(all: &[u64]) -> Value {
     Value::List(all.iter().copied().map(Value::Count).collect())
 }
 
-/// Percentiles, and the longest; of which there is room for the first and third anywhere.
-fn percentiles<'a>(rank: u8) -> Vec<Column<'a, Row<'a>>> {
-    let mut columns: Vec<Column<'a, Row<'a>>> = (PERCENTILES.iter())
+/// Percentiles, and the longest; there is room for the first and third anywhere.
+fn percentiles<'a>(rank: u8) -> Vec<Column<'a, TimesRow<'a>>> {
+    let mut columns: Vec<Column<'a, TimesRow<'a>>> = (PERCENTILES.iter())
         .map(|(name, share)| {
             let few = ["p50", "p99"].contains(name);
-            Column::figure(*name, |r: &Row<'a>| r.percentile(*share))
+            Column::figure(*name, |r: &TimesRow<'a>| r.percentile(*share))
                 .hint(format!("{} of a hundred are shorter", &name[1..]))
                 .unit("ns")
                 .csv(format!("{}_ns", name.replace('.', "_")))
@@ -171,7 +173,7 @@ fn percentiles<'a>(rank: u8) -> Vec<Column<'a, Row<'a>>> {
         })
         .collect();
     columns.push(
-        Column::figure("max", Row::max)
+        Column::figure("max", TimesRow::max)
             .hint("the longest")
             .unit("ns")
             .csv("max_ns")
@@ -182,8 +184,8 @@ fn percentiles<'a>(rank: u8) -> Vec<Column<'a, Row<'a>>> {
     columns
 }
 
-/// As read: nothing is taken from it.
-fn distribution(row: &Row<'_>) -> Value {
+/// As read: without a correction.
+fn distribution(row: &TimesRow<'_>) -> Value {
     let times = row.times();
     let percentiles = PERCENTILES.iter().map(|(name, share)| {
         let value = percentile(times, *share).map_or(Value::Missing, Value::Number);
@@ -200,18 +202,18 @@ fn distribution(row: &Row<'_>) -> Value {
     ])
 }
 
-/// What tells which function or stage a row is of.
-fn of_name<'a>() -> Vec<Column<'a, Row<'a>>> {
+/// The columns that identify a function or stage.
+fn of_name<'a>() -> Vec<Column<'a, TimesRow<'a>>> {
     vec![
-        Column::machine(|r: &Row<'a>| Value::Text(r.class.arm().name.clone())).csv("arm"),
-        Column::machine(|r: &Row<'a>| Value::Text(r.class.class.to_string())).csv("class"),
-        Column::machine(|r: &Row<'a>| match r.of {
-            Of::Function(_) => Value::Text("function".into()),
-            Of::Stage(stage) => Value::Text(stage.kind.to_string()),
-            Of::Group(group) => Value::Text(group.by.to_string()),
+        Column::machine(|r: &TimesRow<'a>| Value::Text(r.class.arm().name.clone())).csv("arm"),
+        Column::machine(|r: &TimesRow<'a>| Value::Text(r.class.class.to_string())).csv("class"),
+        Column::machine(|r: &TimesRow<'a>| match r.of {
+            TimedItem::Function(_) => Value::Text("function".into()),
+            TimedItem::Stage(stage) => Value::Text(stage.kind.to_string()),
+            TimedItem::Group(group) => Value::Text(group.by.to_string()),
         })
         .csv("kind"),
-        Column::code("function", |r: &Row<'a>| {
+        Column::code("function", |r: &TimesRow<'a>| {
             let (name, module) = r.name();
             Value::Name(name.into(), module.map(Into::into))
         })
@@ -220,15 +222,15 @@ fn of_name<'a>() -> Vec<Column<'a, Row<'a>>> {
         .json("name")
         .people(0)
         .page_own("function"),
-        Column::machine(|r: &Row<'a>| Value::words(r.name().1))
+        Column::machine(|r: &TimesRow<'a>| Value::words(r.name().1))
             .title("module")
             .hint("the module that it is in")
             .key("module")
             .words()
             .rank(2)
             .page("module"),
-        Column::machine(|r: &Row<'a>| Value::words(r.layer())).key("layer"),
-        Column::text("layer", |r: &Row<'a>| r.layer().unwrap_or(NO_LAYER).into())
+        Column::machine(|r: &TimesRow<'a>| Value::words(r.layer())).key("layer"),
+        Column::text("layer", |r: &TimesRow<'a>| r.layer().unwrap_or(NO_LAYER).into())
             .hint("the part of the network stack that it is in")
             .people(1)
             .from(WIDE)
@@ -237,11 +239,11 @@ fn of_name<'a>() -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
-/// The columns of functions, which CSV has of stages too.
-pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
+/// The columns of functions, which CSV also has for stages.
+pub(crate) fn functions<'a>() -> Vec<Column<'a, TimesRow<'a>>> {
     let mut columns = of_name();
     columns.extend([
-        Column::machine(|r: &Row<'a>| {
+        Column::machine(|r: &TimesRow<'a>| {
             r.function(|f| Value::words(f.mechanism.map(|m| m.as_str())))
         })
         .title("by")
@@ -250,23 +252,25 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
         .words()
         .rank(13)
         .page("by"),
-        Column::machine(|r: &Row<'a>| Value::Count(r.times().count)).csv("count").json("calls"),
-        Column::figure("calls", |r: &Row<'a>| {
+        Column::machine(|r: &TimesRow<'a>| Value::Count(r.times().count))
+            .csv("count")
+            .json("calls"),
+        Column::figure("calls", |r: &TimesRow<'a>| {
             Value::Number(r.class.per.each(r.times().count as f64))
         })
         .hint("per packet, run or second")
         .people(3)
         .page("calls"),
-        Column::machine(|r: &Row<'a>| r.sum(|f| f.raw_ns)).json("raw_ns"),
-        Column::machine(|r: &Row<'a>| r.sum(|f| f.corrected_ns)).json("corrected_ns"),
-        Column::machine(|r: &Row<'a>| r.sum(|f| f.self_ns)).json("self_ns"),
-        Column::machine(|r: &Row<'a>| r.sum(|f| f.uncertainty_ns)).json("self_uncertainty_ns"),
-        Column::machine(|r: &Row<'a>| r.function(|f| Value::Flag(f.too_small())))
+        Column::machine(|r: &TimesRow<'a>| r.sum(|f| f.raw_ns)).json("raw_ns"),
+        Column::machine(|r: &TimesRow<'a>| r.sum(|f| f.corrected_ns)).json("corrected_ns"),
+        Column::machine(|r: &TimesRow<'a>| r.sum(|f| f.self_ns)).json("self_ns"),
+        Column::machine(|r: &TimesRow<'a>| r.sum(|f| f.uncertainty_ns)).json("self_uncertainty_ns"),
+        Column::machine(|r: &TimesRow<'a>| r.function(|f| Value::Flag(f.too_small())))
             .json("too_small_to_rank"),
     ]);
     columns.extend(percentiles(7));
     columns.extend([
-        Column::figure("raw/call", |r: &Row<'a>| r.mean()[0].clone())
+        Column::figure("raw/call", |r: &TimesRow<'a>| r.mean()[0].clone())
             .hint("the mean of a call as read, with the probes' cost")
             .unit("ns")
             .key("raw_ns_per_call")
@@ -275,7 +279,7 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
             .from(WIDE)
             .not_in_markdown()
             .page("raw_mean"),
-        Column::figure("mean", |r: &Row<'a>| r.mean()[1].clone())
+        Column::figure("mean", |r: &TimesRow<'a>| r.mean()[1].clone())
             .hint("of a call, corrected")
             .unit("ns")
             .key("corrected_ns_per_call")
@@ -283,17 +287,17 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
             .people(5)
             .from(MEDIUM)
             .page("mean"),
-        Column::machine(|r: &Row<'a>| {
+        Column::machine(|r: &TimesRow<'a>| {
             r.function(|f| {
                 let own = f.self_by_block.iter();
                 Value::List(own.copied().map(Value::Number).collect())
             })
         })
         .json("self_ns_by_block"),
-        Column::machine(|r: &Row<'a>| r.function(|f| counts(&f.calls_by_block)))
+        Column::machine(|r: &TimesRow<'a>| r.function(|f| counts(&f.calls_by_block)))
             .json("calls_by_block"),
         Column::machine(distribution).json("times"),
-        Column::figure("raw", |r: &Row<'a>| Value::Ns(r.each(|f| f.raw_ns)))
+        Column::figure("raw", |r: &TimesRow<'a>| Value::Ns(r.each(|f| f.raw_ns)))
             .hint("with all that it called, as read")
             .unit("ns")
             .csv("raw_ns")
@@ -301,7 +305,7 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
             .people(8)
             .from(WIDE)
             .page("raw"),
-        Column::figure("total", |r: &Row<'a>| Value::Ns(r.each(|f| f.corrected_ns)))
+        Column::figure("total", |r: &TimesRow<'a>| Value::Ns(r.each(|f| f.corrected_ns)))
             .hint("with all that it called, corrected")
             .unit("ns")
             .csv("corrected_ns")
@@ -309,14 +313,14 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
             .people(9)
             .from(MEDIUM)
             .page("total"),
-        Column::figure("self", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
+        Column::figure("self", |r: &TimesRow<'a>| Value::Ns(r.each(|f| f.self_ns)))
             .hint("in its own code and what was not timed below it, corrected")
             .unit("ns")
             .csv("self_ns")
             .digits(3)
             .people(10)
             .page("self"),
-        Column::machine(|r: &Row<'a>| {
+        Column::machine(|r: &TimesRow<'a>| {
             r.function(|f| Value::Ns(r.class.per.each(f.uncertainty_ns)))
         })
         .title("\u{b1}")
@@ -326,16 +330,16 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
         .digits(3)
         .rank(11)
         .page("uncertainty"),
-        Column::figure("share", |r: &Row<'a>| Value::Share(r.share()))
+        Column::figure("share", |r: &TimesRow<'a>| Value::Share(r.share()))
             .hint("of self in all that was timed")
             .people(12)
             .page("share"),
-        Column::machine(|r: &Row<'a>| match r.of {
-            Of::Function(_) => Value::Text(r.class.per.word().into()),
-            Of::Stage(_) | Of::Group(_) => Value::Text(r.class.each_of().into()),
+        Column::machine(|r: &TimesRow<'a>| match r.of {
+            TimedItem::Function(_) => Value::Text(r.class.per.word().into()),
+            TimedItem::Stage(_) | TimedItem::Group(_) => Value::Text(r.class.each_of().into()),
         })
         .csv("per"),
-        Column::machine(|_: &Row<'a>| Value::Absent)
+        Column::machine(|_: &TimesRow<'a>| Value::Absent)
             .title("distribution")
             .hint("of calls as read: how many took how long")
             .rank(14)
@@ -344,8 +348,8 @@ pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
     columns
 }
 
-/// The columns of stages: of a packet's path, or between events, whose names have so many letters.
-pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
+/// The columns of stages: of a packet's path, or `between` events, whose names have at most this many letters.
+pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, TimesRow<'a>>> {
     let (count, name, kind, mean) = match between {
         None => (
             "packets",
@@ -360,49 +364,50 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
             "of all that ended; zero for those that went another way",
         ),
     };
-    let mut columns: Vec<Column<'a, Row<'a>>> = vec![
-        Column::text("stage", |r: &Row<'a>| r.name().0.into())
+    let mut columns: Vec<Column<'a, TimesRow<'a>>> = vec![
+        Column::text("stage", |r: &TimesRow<'a>| r.name().0.into())
             .hint(name)
             .json("name")
             .page_own("stage"),
         // Where there is less room.
-        Column::text("stage", move |r: &Row<'a>| {
+        Column::text("stage", move |r: &TimesRow<'a>| {
             let whole = r.name().0;
             between.map_or_else(|| whole.to_string(), |letters| events_within(whole, letters))
         })
         .hint(name)
         .people(0)
         .letters(between.unwrap_or(STAGE_LETTERS)),
-        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Text(s.kind.to_string()))).json("kind"),
-        Column::text("kind", |r: &Row<'a>| match r.of {
-            Of::Stage(stage) if matches!(stage.kind, StageKind::Work | StageKind::Wait) => {
+        Column::machine(|r: &TimesRow<'a>| r.stage(|s| Value::Text(s.kind.to_string())))
+            .json("kind"),
+        Column::text("kind", |r: &TimesRow<'a>| match r.of {
+            TimedItem::Stage(stage) if matches!(stage.kind, StageKind::Work | StageKind::Wait) => {
                 stage.kind.to_string()
             }
-            // As they are called.
+            // A function has no kind.
             _ => String::new(),
         })
         .hint(kind)
         .people(1)
         .page("kind"),
-        Column::figure(count, |r: &Row<'a>| Value::Count(r.times().count))
+        Column::figure(count, |r: &TimesRow<'a>| Value::Count(r.times().count))
             .hint("that went through it")
             .json(count)
             .people(2)
             .from(MEDIUM)
             .page("packets"),
-        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Count(s.passed_over)))
+        Column::machine(|r: &TimesRow<'a>| r.stage(|s| Value::Count(s.passed_over)))
             .title("passed over")
             .hint("on this path, and not through the stage")
             .json("passed_over")
             .rank(6)
             .page("passed_over"),
-        Column::machine(|r: &Row<'a>| {
+        Column::machine(|r: &TimesRow<'a>| {
             r.stage(|s| Value::Number(s.own_ns / s.packets().max(1) as f64))
         })
         .json("own_ns_per_packet"),
-        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Number(s.mean_ns())))
+        Column::machine(|r: &TimesRow<'a>| r.stage(|s| Value::Number(s.mean_ns())))
             .json("ns_per_packet"),
-        Column::machine(|r: &Row<'a>| {
+        Column::machine(|r: &TimesRow<'a>| {
             let number = |mean: &Option<f64>| mean.map_or(Value::Missing, Value::Number);
             r.stage(|s| Value::List(s.by_block.iter().map(number).collect()))
         })
@@ -411,24 +416,24 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
     ];
     columns.extend(percentiles(3));
     columns.extend([
-        Column::figure("mean", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
+        Column::figure("mean", |r: &TimesRow<'a>| Value::Ns(r.each(|f| f.self_ns)))
             .hint(mean)
             .unit("ns")
             .people(4)
             .page("mean"),
-        Column::figure("share", |r: &Row<'a>| Value::Share(r.share()))
+        Column::figure("share", |r: &TimesRow<'a>| Value::Share(r.share()))
             .hint("of the whole path")
             .people(5)
             .page("share"),
-        Column::machine(|_: &Row<'a>| Value::Absent)
+        Column::machine(|_: &TimesRow<'a>| Value::Absent)
             .title("distribution")
             .hint("how many packets took how long")
             .rank(7)
             .page_own("distribution"),
-        Column::bars(|r: &Row<'a>| match r.of {
-            Of::Stage(s) if s.kind == StageKind::Total => Value::Text(String::new()),
-            Of::Stage(s) if s.kind == StageKind::Wait => Value::Bar(r.share(), Shade::Light),
-            Of::Group(_) => Value::Text(String::new()),
+        Column::bars(|r: &TimesRow<'a>| match r.of {
+            TimedItem::Stage(s) if s.kind == StageKind::Total => Value::Text(String::new()),
+            TimedItem::Stage(s) if s.kind == StageKind::Wait => Value::Bar(r.share(), Shade::Light),
+            TimedItem::Group(_) => Value::Text(String::new()),
             _ => Value::Bar(r.share(), Shade::Full),
         })
         .from(between.map_or(0, |_| BARS_OF_EVENTS)),
@@ -436,7 +441,7 @@ pub(crate) fn stages<'a>(between: Option<usize>) -> Vec<Column<'a, Row<'a>>> {
     columns
 }
 
-/// The names of two events with what is between them, in so many letters: what they end with tells them apart.
+/// The names of two events with the text between them, in at most `letters`: their ends distinguish them.
 fn events_within(whole: &str, letters: usize) -> String {
     const BETWEEN: &str = " → ";
     let length = |text: &str| text.chars().count();
@@ -465,49 +470,49 @@ fn of_events(class: &TimedClass<'_>) -> Option<usize> {
 fn rows_of_functions<'a>(
     class: &'a TimedClass<'a>,
     layer: Option<&'a str>,
-) -> impl Iterator<Item = Row<'a>> {
+) -> impl Iterator<Item = TimesRow<'a>> {
     let whole = layer.map_or(class.total_ns, |l| class.layer_ns(l));
-    class.functions_of(layer).map(move |f| Row {
+    class.functions_of(layer).map(move |f| TimesRow {
         class,
-        of: Of::Function(f),
+        of: TimedItem::Function(f),
         whole: class.per.each(whole),
     })
 }
 
-fn rows_of_stages<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = Row<'a>> {
-    class.stages.iter().map(move |stage| Row {
+fn rows_of_stages<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = TimesRow<'a>> {
+    class.stages.iter().map(move |stage| TimesRow {
         class,
-        of: Of::Stage(stage),
+        of: TimedItem::Stage(stage),
         whole: class.whole_ns(),
     })
 }
 
-/// What times between events are broken down by.
-pub(crate) fn groups<'a>(by: By) -> Vec<Column<'a, Row<'a>>> {
-    let mut columns: Vec<Column<'a, Row<'a>>> = vec![
-        Column::text(by.as_str(), |r: &Row<'a>| r.name().0.into())
+/// The columns of groups of times between events.
+pub(crate) fn groups<'a>(by: By) -> Vec<Column<'a, TimesRow<'a>>> {
+    let mut columns: Vec<Column<'a, TimesRow<'a>>> = vec![
+        Column::text(by.as_str(), |r: &TimesRow<'a>| r.name().0.into())
             .hint("of the first event")
             .json("name")
             .people(0)
             .letters(STAGE_LETTERS)
             .page("name"),
-        Column::machine(move |_: &Row<'a>| Value::Text(by.to_string())).json("by"),
-        Column::figure("count", |r: &Row<'a>| Value::Count(r.times().count))
+        Column::machine(move |_: &TimesRow<'a>| Value::Text(by.to_string())).json("by"),
+        Column::figure("count", |r: &TimesRow<'a>| Value::Count(r.times().count))
             .hint("that ended")
             .json("count")
             .people(1)
             .page("count"),
-        Column::machine(|r: &Row<'a>| Value::Count(r.times().total_ns)).json("total_ns"),
+        Column::machine(|r: &TimesRow<'a>| Value::Count(r.times().total_ns)).json("total_ns"),
         Column::machine(distribution).json("times"),
     ];
     columns.extend(percentiles(2));
     columns.extend([
-        Column::figure("mean", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
+        Column::figure("mean", |r: &TimesRow<'a>| Value::Ns(r.each(|f| f.self_ns)))
             .hint("of those that ended")
             .unit("ns")
             .people(3)
             .page("mean"),
-        Column::figure("share", |r: &Row<'a>| Value::Share(r.share()))
+        Column::figure("share", |r: &TimesRow<'a>| Value::Share(r.share()))
             .hint("of the time of all")
             .people(4)
             .page("share"),
@@ -515,22 +520,26 @@ pub(crate) fn groups<'a>(by: By) -> Vec<Column<'a, Row<'a>>> {
     columns
 }
 
-fn table_of_groups<'a>(class: &'a TimedClass<'a>) -> Option<Table<'a, Row<'a>>> {
+fn table_of_groups<'a>(class: &'a TimedClass<'a>) -> Option<Table<'a, TimesRow<'a>>> {
     let by = class.groups.first()?.by;
     Some(Table::new(groups(by), rows_of_groups(class)))
 }
 
-fn rows_of_groups<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = Row<'a>> {
+fn rows_of_groups<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = TimesRow<'a>> {
     let whole: u64 = class.groups.iter().map(|group| group.times.total_ns).sum();
-    class.groups.iter().map(move |group| Row { class, of: Of::Group(group), whole: whole as f64 })
+    class.groups.iter().map(move |group| TimesRow {
+        class,
+        of: TimedItem::Group(group),
+        whole: whole as f64,
+    })
 }
 
-/// Groups of a class for a terminal, the first so many.
+/// Groups of a class for a terminal, the first ones.
 pub(super) fn groups_terminal(class: &TimedClass<'_>, view: &View) -> Option<String> {
     let by = class.groups.first()?.by;
     let most = if view.top == 0 { usize::MAX } else { view.top };
     let table = Table::new(groups(by), rows_of_groups(class).take(most));
-    let mut out = table.terminal(Room::of(view.columns, STAGE_LETTERS));
+    let mut out = table.terminal(Room::new(view.columns, STAGE_LETTERS));
     if class.groups.len() > most {
         out.push_str(&format!("  and {} more\n", class.groups.len() - most));
     }
@@ -555,7 +564,7 @@ pub(super) fn groups_json(class: &TimedClass<'_>) -> Vec<Value> {
     table_of_groups(class).map_or_else(Vec::new, |table| table.json())
 }
 
-/// A line for each class and function and, unless it is of one layer, for each stage, as CSV.
+/// A line for each class and function and, unless one layer is selected, for each stage, as CSV.
 pub fn csv(classes: &[TimedClass<'_>], layer: Option<&str>) -> String {
     let rows = classes.iter().flat_map(|class| {
         let stages = layer.is_none().then(|| rows_of_stages(class));
@@ -575,19 +584,19 @@ pub(super) fn json(class: &TimedClass<'_>) -> [Vec<Value>; 2] {
     ]
 }
 
-/// The first functions of a class, how many more there are and their time, and what there is
-/// to say of those too small to rank.
+/// The first functions of a class, the number and time of the rest, and a note on functions too
+/// small to rank.
 struct First<'a> {
-    table: Table<'a, Row<'a>>,
+    table: Table<'a, TimesRow<'a>>,
     rest: Option<(String, String)>,
     small: Option<String>,
 }
 
 fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
-    let (small, mut ranked): (Vec<Row<'a>>, Vec<Row<'a>>) =
+    let (small, mut ranked): (Vec<TimesRow<'a>>, Vec<TimesRow<'a>>) =
         rows_of_functions(class, view.layer.as_deref()).partition(|r| match r.of {
-            Of::Function(f) => f.too_small(),
-            Of::Stage(_) | Of::Group(_) => false,
+            TimedItem::Function(f) => f.too_small(),
+            TimedItem::Stage(_) | TimedItem::Group(_) => false,
         });
     let top = if view.top == 0 { ranked.len() } else { view.top };
     let rest = ranked.split_off(top.min(ranked.len()));
@@ -595,8 +604,8 @@ fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
     let whole = rest.first().map_or(0.0, |r| r.whole);
     let small: Vec<&TimedFunction> = (small.iter())
         .filter_map(|r| match r.of {
-            Of::Function(f) => Some(f),
-            Of::Stage(_) | Of::Group(_) => None,
+            TimedItem::Function(f) => Some(f),
+            TimedItem::Stage(_) | TimedItem::Group(_) => None,
         })
         .collect();
     First {
@@ -609,7 +618,7 @@ fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
     }
 }
 
-/// The functions of a class for a terminal, and what there is to say of those too small to
+/// The functions of a class for a terminal, and a note on functions too small to
 /// rank.
 pub(super) fn functions_terminal(class: &TimedClass<'_>, view: &View) -> (String, Option<String>) {
     let first = first(class, view);
@@ -620,7 +629,7 @@ pub(super) fn functions_terminal(class: &TimedClass<'_>, view: &View) -> (String
     };
     let [least, most] = NAME_LETTERS;
     let name = view.columns.saturating_sub(beside).clamp(least, most);
-    let mut out = first.table.terminal(Room::of(view.columns, name));
+    let mut out = first.table.terminal(Room::new(view.columns, name));
     if let Some((more, cost)) = first.rest {
         out.push_str(&format!("  and {more} with {cost}\n"));
     }
@@ -643,7 +652,7 @@ pub(super) fn functions_markdown(
 
 /// The stages of a class for a terminal.
 pub(super) fn stages_terminal(class: &TimedClass<'_>, columns: usize) -> String {
-    let room = Room { bar: columns.saturating_sub(100).clamp(8, 20), ..Room::of(columns, 0) };
+    let room = Room { bar: columns.saturating_sub(100).clamp(8, 20), ..Room::new(columns, 0) };
     let [least, most] = EVENTS_LETTERS;
     let beside = match columns {
         0..MEDIUM => BESIDE_EVENTS[0],
@@ -672,7 +681,7 @@ pub(super) fn stages_page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<P
     (table.page_columns(), table.page_rows())
 }
 
-/// A line for each class, for the page; nothing where some have stages and some have not.
+/// A line for each class, for the page; none where only some have stages.
 pub(super) fn classes_page(classes: &[&TimedClass<'_>]) -> Option<PageTable> {
     type Class<'a> = &'a TimedClass<'a>;
     let staged = classes.iter().filter(|c| !c.stages.is_empty()).count();
@@ -739,7 +748,7 @@ pub(super) fn classes_page(classes: &[&TimedClass<'_>]) -> Option<PageTable> {
     Some(Table::new(columns, classes.iter().copied()).page(caption))
 }
 
-/// Functions named that are too small to rank.
+/// The most functions too small to rank that are named.
 const SMALL_NAMES: usize = 6;
 
 /// One line for the functions whose own time is within the correction's error.

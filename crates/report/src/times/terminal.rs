@@ -17,8 +17,8 @@ use crate::{footer, layers};
 
 /// Names of layers are a word.
 const WORD_LIMIT: usize = 16;
-/// Everything about some classes of a recording: tables, and what to think of them.
-/// What was no packet's is in the footer, unless there is nothing else.
+/// Everything about some classes of a recording: tables, and notes on them. Work for
+/// no packet is in the footer, unless there is nothing else.
 pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) -> String {
     let shown = shown(classes);
     let mut out = String::new();
@@ -45,7 +45,7 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) ->
     out
 }
 
-/// That there is nothing to show.
+/// The message if there is nothing to show.
 pub(super) fn nothing(recording: &Recording) -> &'static str {
     match between::is_of(recording) {
         true => "Nothing reached the last event in any window.\n",
@@ -60,7 +60,7 @@ pub(crate) fn shown<'s, 'a>(classes: &'s [TimedClass<'a>]) -> Vec<&'s TimedClass
     if of_packets.is_empty() { classes.iter().collect() } else { of_packets }
 }
 
-/// One class: the stages of its way, its layers and functions.
+/// One class: the stages of its path, its layers and functions.
 pub fn section(class: &TimedClass<'_>, view: &View) -> String {
     let mut out = String::new();
     if !class.stages.is_empty() {
@@ -103,8 +103,8 @@ fn of_functions(class: &TimedClass<'_>, view: &View) -> String {
         out.push_str(&continued(&format!("  {small}"), 2, view.columns));
         out.push('\n');
     }
-    let told = format!("  {}", bottleneck(class, view.layer.as_deref()));
-    out.push_str(&continued(&told, 2, view.columns));
+    let line = format!("  {}", bottleneck(class, view.layer.as_deref()));
+    out.push_str(&continued(&line, 2, view.columns));
     out.push('\n');
     out
 }
@@ -117,7 +117,7 @@ fn unit(text: &str) -> String {
 /// The layers of a class.
 fn layers(class: &TimedClass<'_>, columns: usize) -> String {
     let layers = class.layers.iter().filter(|(_, sum)| *sum > 0.0);
-    let rows = layers.map(|(layer, sum)| layers::Row {
+    let rows = layers.map(|(layer, sum)| layers::LayerRow {
         layer: layer.clone(),
         each: Value::Ns(class.per.each(*sum)),
         sum: Value::Number(*sum),
@@ -173,7 +173,7 @@ pub fn bottleneck(class: &TimedClass<'_>, layer: Option<&str>) -> String {
     unit(&text)
 }
 
-/// The way of a packet: work and wait, and what they add up to.
+/// The path of a packet: work and wait, and their sum.
 fn stages(class: &TimedClass<'_>, columns: usize) -> String {
     let whole = class.whole_ns();
     let packets = class.stages.iter().map(Stage::packets).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Every rendering of times of one small recording that has something of everything.
+//! Every rendering of times of one small recording that has every kind of data.
 
 pub(crate) mod comparing;
 mod outputs;
@@ -6,7 +6,7 @@ pub(crate) mod recording;
 
 use std::path::Path;
 
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Recording, Total};
 use netplumb_model::span::{Span, SpanOf};
 use netplumb_model::spans;
@@ -33,8 +33,8 @@ fn view(columns: usize) -> View {
     View { columns, ..View::default() }
 }
 
-/// Check what times look like on terminals of three widths, and that no line is
-/// longer than they are.
+/// Check times on terminals of three widths, and that no line is longer than
+/// these.
 #[test]
 fn on_a_terminal() {
     for columns in [80, 110, 150] {
@@ -51,8 +51,8 @@ fn on_a_terminal() {
     }
 }
 
-/// Check that own times are totals without what is below, by hand: also below a
-/// caller that was entered before it was known whose packet it is.
+/// Check by hand that own times are totals without functions below, including
+/// below a caller that was entered before its packet was known.
 #[test]
 fn own_times() {
     let recording = functions();
@@ -60,14 +60,14 @@ fn own_times() {
     let tx = &all[0];
     assert_eq!(tx.class.to_string(), "udp tx");
     let of = |name: &str| tx.functions.iter().find(|f| tx.name(f.function) == name).unwrap();
-    // Each packet: 1,000 in udp_sendmsg, of which 700 in ip_output, of which 300 in
+    // Each packet: 1,000 in udp_sendmsg, 700 of them in ip_output, 300 of these in
     // walk, which calls itself; see `recording`.
     // Blocks differ by some thousandths.
     let each = |ns: f64| (tx.per.each(ns) / 5.0).round() * 5.0;
     assert_eq!(each(of("udp_sendmsg").self_ns), 300.0);
     assert_eq!(each(of("udp_sendmsg").corrected_ns), 1_000.0);
     assert_eq!(each(of("ip_output").self_ns), 400.0);
-    // It calls itself: its total is that of the outer call.
+    // It calls itself: its total is the outer call's.
     assert_eq!(each(of("walk").corrected_ns), 300.0);
     assert_eq!(each(of("walk").self_ns), 300.0);
     assert_eq!(of("walk").times.count, 2 * of("udp_sendmsg").times.count);
@@ -96,8 +96,8 @@ fn percentiles_are_shifted() {
     }
 }
 
-/// Check that what comes after the way is no part of it: a NIC's completion takes as
-/// long as it takes.
+/// Check that stages after the path are not part of it: a NIC's completion may take
+/// any time.
 #[test]
 fn what_comes_afterwards() {
     let mut recording = stages();
@@ -122,7 +122,7 @@ fn what_comes_afterwards() {
     assert!(!all[0].parts().any(|s| s.name == "completion"));
 }
 
-/// Make the stages not add up: the wait in the queue is longer than the total has it.
+/// Make the stages not add up: the wait in the queue exceeds its part of the total.
 fn slow_queue(recording: &mut Recording) {
     for span in &mut recording.spans {
         if span.stage().is_some_and(|stage| stage.name == "qdisc") {
@@ -131,7 +131,7 @@ fn slow_queue(recording: &mut Recording) {
     }
 }
 
-/// Check that stages that don't add up are said not to.
+/// Check the note on stages that don't add up.
 #[test]
 fn a_sum_that_is_open() {
     let mut recording = stages();
@@ -143,7 +143,7 @@ fn a_sum_that_is_open() {
     assert!(text.contains("INVALID"), "{text}");
 }
 
-/// Check that a recording without any packet says so.
+/// Check the message for a recording without any packet.
 #[test]
 fn nothing_was_seen() {
     let mut recording = stages();
@@ -163,16 +163,16 @@ fn none_slow(slow: &str, threshold_ns: Option<f64>) -> Recording {
             of.iter().map(|quantity| Total { quantity: *quantity, ..Total::default() }).collect();
     }
     if let Some(at) = threshold_ns {
-        recording.add(Of::Block(0), &spans::THRESHOLD, Item::ONLY, at);
+        recording.add(Subject::Block(0), &spans::THRESHOLD, FigureKey::ONLY, at);
     }
     recording
 }
 
-/// Check that a call graph with nothing in it says so in a line, with why, and is not held to be one of
+/// Check that an empty call graph has a line with the reason, and is not taken for one of
 /// instructions.
 #[test]
 fn nothing_was_slow() {
-    for (slow, threshold_ns, told) in [
+    for (slow, threshold_ns, beginning) in [
         ("10000000ns", Some(1e7), "none took longer than 10.0ms"),
         (
             "p99",
@@ -185,13 +185,13 @@ fn nothing_was_slow() {
         assert_eq!(recording.parts(), ["spans", "stacks", "slow"]);
         let part = recording.part("slow");
         let text = nothing(&part).unwrap();
-        assert!(text.starts_with(told), "{text}");
+        assert!(text.starts_with(beginning), "{text}");
         let footer = crate::footer::terminal(&crate::trust::footer(&part, &[]), 1_000);
         for words in ["instructions", "QEMU", "0 of each class"] {
             assert!(!footer.contains(words), "{footer}");
         }
         assert_eq!(nothing(&recording.part("spans")), None);
-        // The footer of the times says it, too.
+        // The footer of the times has the reason, too.
         let times = recording.part("spans");
         let footer = trust::footer(&times, &classes(&times));
         let note = footer.iter().find(|note| note.topic == "slow").unwrap();
@@ -202,8 +202,8 @@ fn nothing_was_slow() {
     assert_eq!(nothing(&stacks.part("stacks")).unwrap(), "none ended");
 }
 
-/// Check that an arm without spans, which has no row, is named, with the events that did not occur; and that
-/// an arm that was not measured is not.
+/// Check that an arm without spans, and so without a row, is named, with the events that did not occur; and
+/// that an arm that was not measured is not.
 #[test]
 fn an_arm_without_spans() {
     let mut recording = between();
@@ -220,10 +220,10 @@ fn an_arm_without_spans() {
     let arm = recording.arms.len() as u32 - 2;
     let number = recording.blocks.len() as u32;
     recording.blocks.push(Block { arm, ..recording.blocks[0].clone() });
-    let of = Of::Block(number);
-    recording.add(of, &spans::ENDED, Item::ONLY, 0.0);
+    let of = Subject::Block(number);
+    recording.add(of, &spans::ENDED, FigureKey::ONLY, 0.0);
     for (event, count) in [("block:block_rq_insert", 0.0), ("block:block_rq_issue", 7.0)] {
-        recording.add(of, &spans::SEEN, Item::label(event), count);
+        recording.add(of, &spans::SEEN, FigureKey::label(event), count);
     }
     assert_eq!(
         named(&recording),

@@ -1,5 +1,5 @@
-//! The footer under times: by what they were read, what that cost, what was taken
-//! off, and what is missing.
+//! The footer under times: the probes, their cost, the corrections, and missing
+//! data.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,12 @@ use crate::scalars::{by_label, sum};
 use crate::trust::common::{CUT_SHORT, below, kernel, ledger, lost};
 use crate::trust::devices::devices;
 
-/// So many names in a line.
+/// The most names in a line.
 const NAMES: usize = 3;
 const MAX_OVERHEAD: &str = "stages.max_overhead";
 
-/// Notes for under a result. `classes` are those of the recording that were asked
-/// for, with what was no packet's.
+/// Notes under a result. `classes` are the recording's classes that were asked
+/// for, including work for no packet.
 pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     let clock = match instrument(recording) {
         Some(of) if of == STAGE_TIME.instrument => match recording.scalars_of(&STAGE_OWN).next() {
@@ -91,7 +91,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
     notes
 }
 
-/// By what functions were timed, and what a probe costs.
+/// The probes of functions, and their cost.
 fn probes(recording: &Recording) -> Vec<Note> {
     let mut by: BTreeMap<Mechanism, u64> = BTreeMap::new();
     for attachment in &recording.attachments {
@@ -110,11 +110,11 @@ fn probes(recording: &Recording) -> Vec<Note> {
     by.into_iter().map(note).collect()
 }
 
-/// Bias, pair and uncertainty of a mechanism, as ranges over what they depend on.
+/// Bias, pair and uncertainty of a mechanism, as ranges over their conditions.
 fn cost(recording: &Recording, mechanism: Mechanism) -> Option<(String, String, String)> {
     let of: Vec<&Calibration> =
         recording.calibration.iter().filter(|c| c.mechanism == mechanism).collect();
-    // The medians, where there are such.
+    // The medians, where there are any.
     let medians: Vec<&Calibration> = of.iter().copied().filter(|c| c.cpu.is_none()).collect();
     let of = if medians.is_empty() { of } else { medians };
     let range = |value: fn(&Calibration) -> f64| {
@@ -131,7 +131,7 @@ fn cost(recording: &Recording, mechanism: Mechanism) -> Option<(String, String, 
         .then(|| (range(|c| c.bias_ns), range(|c| c.pair_ns), range(|c| c.uncertainty_ns)))
 }
 
-/// By how much times were corrected.
+/// The size of corrections.
 fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
     let sizes: Vec<String> = classes
         .iter()
@@ -151,7 +151,7 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
     })
 }
 
-/// What the programs of `stages` themselves took of a packet's path.
+/// The own time of the programs of `stages` in a packet's path.
 fn own_time(classes: &[TimedClass<'_>]) -> Option<String> {
     let sizes: Vec<String> = classes
         .iter()
@@ -178,7 +178,7 @@ fn of_others(recording: &Recording) -> Option<String> {
     (packets > 0.0).then(|| format!("{} followed; the total was not counted", rounded(packets)))
 }
 
-/// For how much of the time packets were followed, where there were pauses.
+/// The share of the time in which packets were followed, where there were pauses.
 fn followed(recording: &Recording) -> Option<String> {
     let paused_ns = sum(recording, &PAUSED);
     let share = recording.environment.get(MAX_OVERHEAD);
@@ -257,7 +257,7 @@ fn way_by_block(class: &TimedClass<'_>) -> Vec<f64> {
     total.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
 }
 
-/// What was timed and was no packet's.
+/// Timed work for no packet.
 fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
     let other: Vec<String> = classes
         .iter()
@@ -283,8 +283,8 @@ fn others(recording: &Recording) -> Option<String> {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
             continue;
         };
-        let told = own.iter().chain(&between::TOLD);
-        if !told.into_iter().any(|own| quantity.is(own)) {
+        let own_quantities = own.iter().chain(&between::TOLD);
+        if !own_quantities.into_iter().any(|own| quantity.is(own)) {
             let sum = sums.entry(&quantity.name).or_insert((0.0, 0.0, &quantity.unit));
             sum.0 += scalar.value;
             sum.1 += 1.0;
@@ -304,10 +304,10 @@ fn others(recording: &Recording) -> Option<String> {
     (!parts.is_empty()).then(|| format!("mean of a block: {}", parts.join(", ")))
 }
 
-/// What could not be watched, and what was left out.
+/// Functions that could not be watched or were left out.
 fn refused(recording: &Recording) -> Vec<Note> {
     let refused: Vec<String> = recording
-        .all_unwatched()
+        .all_not_measured()
         .into_iter()
         .map(|(name, why)| format!("{} ({})", printable(name, 60), printable(why, 120)))
         .collect();
@@ -317,11 +317,12 @@ fn refused(recording: &Recording) -> Vec<Note> {
         let text = format!("{refused}: their time is in their callers' own time");
         notes.push(Note::new("refused", text));
     }
-    let shed = recording.all_shed().into_iter();
-    let shed: Vec<String> = shed.map(|name| printable(name, 60)).collect();
-    if !shed.is_empty() {
-        let text = format!("to stay within --max-functions or --max-overhead: {}", some(&shed));
-        notes.push(Note::new("shed", text));
+    let over_budget = recording.all_over_budget().into_iter();
+    let over_budget: Vec<String> = over_budget.map(|name| printable(name, 60)).collect();
+    if !over_budget.is_empty() {
+        let text =
+            format!("to stay within --max-functions or --max-overhead: {}", some(&over_budget));
+        notes.push(Note::new("not timed", text));
     }
     notes
 }

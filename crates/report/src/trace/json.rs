@@ -4,7 +4,7 @@ use netplumb_model::recording::Recording;
 use netplumb_model::trace::{Flags, Followed, Step};
 use serde::Serialize;
 
-/// A trace.
+/// A traced packet or call.
 #[derive(Serialize)]
 pub(crate) struct TraceOut<'r> {
     follows: &'static str,

@@ -5,8 +5,9 @@ use netplumb_model::recording::Recording;
 use netplumb_model::trace::Trace;
 use serde::Serialize;
 
+use super::tree::remarks;
 use super::tree::{Tree, call};
-use super::{OfBlock, function, is_of_calls, remarks, whose};
+use super::{OfBlock, function, is_of_calls, whose};
 
 /// Calls on a page, of each block.
 const MOST_CALLS: usize = 20;
@@ -18,9 +19,9 @@ const MOST_LINES: usize = 40_000;
 pub struct PageTraced {
     /// The calls in sentences.
     pub sentences: Vec<String>,
-    /// Those that are shown.
+    /// The shown calls.
     pub calls: Vec<PageCall>,
-    /// How many of those that were kept are not shown.
+    /// The number of kept calls that are not shown.
     pub left: u64,
 }
 
@@ -29,28 +30,31 @@ pub struct PageTraced {
 pub struct PageCall {
     /// Its number, from 1.
     pub number: u64,
-    /// Whose it is.
+    /// The thread, where known, and the context.
     pub whose: String,
-    /// What its figures are in.
+    /// The unit of its figures.
     pub unit: String,
-    /// Lines that it has beyond those that are shown.
+    /// The number of lines that are not shown.
     pub left: u64,
-    /// How far below the first.
+    /// The number of calls above it.
     pub depth: Vec<u32>,
     /// The function, with its arguments and what it returned, where these are known.
     pub name: Vec<String>,
-    /// With all that it called.
+    /// Its inclusive cost.
     pub total: Vec<u64>,
-    /// Its own.
+    /// Its own part of `total`.
     pub own: Vec<u64>,
-    /// How often it is there in a row.
+    /// How many equal calls in a row it stands for.
     pub times: Vec<u64>,
-    /// What else is known.
+    /// Other facts, in words.
     pub remarks: Vec<String>,
 }
 
-/// Those of a recording.
-pub(crate) fn of(recording: &Recording, experiment: Option<&Experiment>) -> Vec<PageTraced> {
+/// The traced calls of a recording, by block.
+pub(crate) fn page_traces(
+    recording: &Recording,
+    experiment: Option<&Experiment>,
+) -> Vec<PageTraced> {
     if !is_of_calls(recording) {
         return Vec::new();
     }
@@ -78,7 +82,7 @@ pub(crate) fn of(recording: &Recording, experiment: Option<&Experiment>) -> Vec<
 }
 
 fn page_call(recording: &Recording, trace: &Trace, room: &mut usize) -> PageCall {
-    let lines = Tree::of(trace).lines();
+    let lines = Tree::from_trace(trace).lines();
     let quantity = recording.quantities.get(trace.quantity as usize);
     let mut page = PageCall {
         number: trace.number + 1,

@@ -1,24 +1,25 @@
 //! Single traces for ui.perfetto.dev and chrome://tracing:
 //! Chrome's trace event format, as JSON.
 //!
-//! Of packets, a CPU is a process of the trace. Below it, each thread that ran there has a
-//! track, and so has each kind of interrupt: what interrupts is not of the thread
-//! that it hit. Arrows lead from where a packet left one track to where it went on
-//! in another.
+//! For packets, a CPU is a process of the trace. Below it, each thread that ran there has a
+//! track, and so has each kind of interrupt: its work does not belong to the interrupted
+//! thread. Arrows lead from where a packet left one track to where it continued in
+//! another.
 //!
-//! Of calls, a block is a process, and each call has a track. The format knows only time: where
-//! instructions were counted, one is a nanosecond there.
+//! For calls, a block is a process, and each call has a track. The format has only time: counted
+//! instructions are written as nanoseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use netplumb_model::calls::{OfCalls, TIMED};
 use netplumb_model::class::Context;
 use netplumb_model::recording::Recording;
-use netplumb_model::trace::{Flags, OfCalls, Step, TIMED, Trace};
+use netplumb_model::trace::{Flags, Step, Trace};
 use serde_json::{Value, json};
 
 use crate::number::printable;
 
-/// Tracks of interrupts have numbers above those of threads.
+/// Tracks of interrupts have numbers above the threads'.
 const FIRST_INTERRUPT: u64 = 1 << 32;
 
 /// The trace; without steps, one without events.
@@ -183,7 +184,7 @@ fn arrows<'r>(traces: impl Iterator<Item = &'r Trace>, at: &dyn Fn(u64) -> f64) 
                 continue;
             }
             id += 1;
-            // An arrow hangs on the slice that it begins in.
+            // An arrow belongs to the slice that it begins in.
             let leaves = (from.begin.saturating_add(from.elapsed)).min(to.begin);
             for (ph, step, ns) in [("s", from, leaves), ("f", to, to.begin)] {
                 let mut event = json!({

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::calls::{COUNTED, PLACES};
 use netplumb_model::class::{Direction, Family, Link, Proto, Softirq};
 use netplumb_model::experiment::Experiment;
-use netplumb_model::quantity::Item;
+use netplumb_model::quantity::FigureKey;
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, Total, env};
 use netplumb_model::timing::INSTRUCTIONS;
-use netplumb_model::trace::{COUNTED, Followed, PLACES};
+use netplumb_model::trace::Followed;
 
 use super::*;
 use crate::analysis::classes;
 use crate::html;
-use crate::together::Together;
+use crate::together::CrossQuantity;
 
 fn golden(name: &str, text: &str) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/trace");
@@ -30,7 +31,7 @@ const NAMES: [&str; 7] = [
 ];
 
 /// A step: parent, function, begin, elapsed, total, own, flags.
-type Told = (Option<u32>, u32, u64, u64, u64, u64, Flags);
+type StepFields = (Option<u32>, u32, u64, u64, u64, u64, Flags);
 
 fn experiment() -> Experiment {
     Experiment::parse(
@@ -97,10 +98,10 @@ fn recording() -> Recording {
         (&COUNTED.recursive, 1),
         (&COUNTED.unfinished, 1),
     ] {
-        recording.add(Of::Block(0), quantity, Item::ONLY, f64::from(value));
+        recording.add(Subject::Block(0), quantity, FigureKey::ONLY, f64::from(value));
     }
     for (place, value) in PLACES.into_iter().zip([1_900, 110, 190, 1_600, 1_600]) {
-        recording.add(Of::Block(0), &COUNTED.cost, Item::label(place), f64::from(value));
+        recording.add(Subject::Block(0), &COUNTED.cost, FigureKey::label(place), f64::from(value));
     }
     let mut texts = recording.known_texts();
     for name in NAMES {
@@ -110,8 +111,8 @@ fn recording() -> Recording {
     let returned = recording.trace_text(&mut texts, "VM_FAULT_LOCKED");
     let command = recording.trace_text(&mut texts, "cat");
     let plain = Flags::default();
-    let mut add = |number: u64, told: &[Told]| {
-        let step = |(parent, name, begin, elapsed, total, own, flags): &Told| Step {
+    let mut add = |number: u64, steps: &[StepFields]| {
+        let step = |(parent, name, begin, elapsed, total, own, flags): &StepFields| Step {
             parent: *parent,
             name: *name,
             begin: *begin,
@@ -136,7 +137,7 @@ fn recording() -> Recording {
             quantity,
             of: Followed::Call,
             number,
-            steps: told.iter().map(step).collect(),
+            steps: steps.iter().map(step).collect(),
         });
     };
     add(
@@ -161,16 +162,16 @@ fn recording() -> Recording {
     recording
 }
 
-/// Check what a terminal shows: the first call and the largest one, folded, and what came in between.
+/// Check the terminal's output: the first call and the largest one, folded, and the calls in between.
 #[test]
 fn on_a_terminal() {
     let (recording, experiment) = (recording(), experiment());
-    let text = render(&recording, Some(&experiment), &[], &Shown::Typical, 100);
+    let text = render(&recording, Some(&experiment), &[], &ShownCalls::Typical, 100);
     golden("calls.txt", &text);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'));
-    let one = render(&recording, Some(&experiment), &[], &Shown::Calls(vec![3]), 100);
+    let one = render(&recording, Some(&experiment), &[], &ShownCalls::Calls(vec![3]), 100);
     golden("call.txt", &one);
-    let none = render(&recording, None, &["other".into()], &Shown::Typical, 100);
+    let none = render(&recording, None, &["other".into()], &ShownCalls::Typical, 100);
     assert_eq!(none, "");
 }
 
@@ -179,7 +180,7 @@ fn on_a_terminal() {
 fn as_json() {
     let (recording, experiment) = (recording(), experiment());
     let views = classes(&recording);
-    let together = Together::of(&recording, Some(&experiment), &[], &[]);
+    let together = CrossQuantity::from_recording(&recording, Some(&experiment), &[], &[]);
     let text = crate::json::render(&recording, &views, Some(&experiment), &together);
     let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let traces = document["traces"].take();
@@ -193,7 +194,7 @@ fn as_json() {
 fn on_the_page() {
     let (recording, experiment) = (recording(), experiment());
     let views = classes(&recording);
-    let together = Together::of(&recording, Some(&experiment), &[], &[]);
+    let together = CrossQuantity::from_recording(&recording, Some(&experiment), &[], &[]);
     let page = html::report_page(&recording, &views, Some(&experiment), &together);
     let text = serde_json::to_string_pretty(&page.traced).unwrap() + "\n";
     golden("page.json", &text);
@@ -222,7 +223,7 @@ fn for_perfetto() {
     }
 }
 
-/// Check that a function that was not called is told as such.
+/// Check that a function that was not called is reported as such.
 #[test]
 fn never_called() {
     let mut recording = recording();
@@ -230,25 +231,26 @@ fn never_called() {
     for scalar in &mut recording.scalars {
         scalar.value = 0.0;
     }
-    let text = render(&recording, Some(&experiment()), &[], &Shown::Typical, 100);
+    let text = render(&recording, Some(&experiment()), &[], &ShownCalls::Typical, 100);
     assert_eq!(text, "cat a?file: filemap_fault was not called\n");
 }
 
-/// Check that equal steps beside each other are one line, and that others are not, though they have
-/// the same name.
+/// Check that equal steps in a row are one line, and that others are not, even with the same
+/// name.
 #[test]
 fn folding() {
     let recording = recording();
-    let lines = Tree::of(&recording.traces[0]).lines();
-    let told: Vec<(u32, usize, usize)> = lines.iter().map(|l| (l.step, l.depth, l.times)).collect();
+    let lines = Tree::from_trace(&recording.traces[0]).lines();
+    let folded: Vec<(u32, usize, usize)> =
+        lines.iter().map(|l| (l.step, l.depth, l.times)).collect();
     assert_eq!(
-        told,
+        folded,
         [(0, 0, 1), (1, 1, 1), (2, 2, 3), (5, 2, 1), (6, 3, 1), (7, 2, 1), (8, 2, 1), (9, 3, 1)]
     );
 }
 
-/// Check that a claim about calls is about each of them: what they cost, and their arguments; that what is
-/// instead is said, and that nothing is claimed of calls that were not kept.
+/// Check that a claim about calls is about each of them: their cost, and their arguments; that the actual
+/// values are reported, and that calls that were not kept are not judged.
 #[test]
 fn claims_about_calls() {
     let mut recording = recording();
@@ -300,7 +302,7 @@ fn claims_about_calls() {
     assert!(refused.contains("[trace]"), "{refused}");
 }
 
-/// Check that a trace with times in which the function was not called is one of times all the same.
+/// Check that a trace of times in which the function was not called still counts as one of times.
 #[test]
 fn times_of_no_call() {
     let mut recording = recording();
@@ -314,9 +316,9 @@ fn times_of_no_call() {
         let own = &mut recording.blocks[number as usize];
         own.instrument = TIMED.step.instrument.into();
         own.totals = vec![Total { quantity, ..block.totals[0] }];
-        recording.add(Of::Block(number), &TIMED.calls, Item::ONLY, 0.0);
+        recording.add(Subject::Block(number), &TIMED.calls, FigureKey::ONLY, 0.0);
     }
-    let text = render(&recording, Some(&experiment()), &[], &Shown::Typical, 1_000);
+    let text = render(&recording, Some(&experiment()), &[], &ShownCalls::Typical, 1_000);
     assert!(text.contains("filemap_fault was not called"), "{text}");
     let footer = crate::footer::terminal(&crate::trust::footer(&recording, &[]), 1_000);
     assert!(footer.contains("nanoseconds of calls by function_graph"), "{footer}");

@@ -1,41 +1,67 @@
-//! The steps of a call as lines, of which repeated ones are folded.
+//! The steps of a call as lines, with repeated ones folded.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use netplumb_model::calls::TIMED;
 use netplumb_model::recording::Recording;
 use netplumb_model::trace::{Flags, Step, Trace};
 
-use super::remarks;
 use crate::number::{printable, thousands};
 
 /// Deeper ones are not indented further.
 const MOST_INDENT: usize = 40;
-/// Letters of a name, of arguments, and of what was returned.
+/// Letters of a name, of arguments, and of a return value.
 const NAME_LETTERS: usize = 80;
 const TEXT_LETTERS: usize = 200;
 /// Letters of figures.
 const FIGURE: usize = 13;
 
-/// A step with what it called.
+/// Facts about a step beside its figures, in words; figures have this unit.
+pub(super) fn remarks(step: &Step, unit: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    if step.flags.has(Flags::ASIDE) {
+        all.push(format!("came in between: {}", step.context));
+    }
+    if step.flags.has(Flags::TAIL) {
+        all.push("jump".into());
+    }
+    match step.switches {
+        0 => {}
+        1 => all.push("switched out once".into()),
+        times => all.push(format!("switched out {times} times")),
+    }
+    if step.switches > 0 && unit == TIMED.step.unit {
+        all.push(format!("{} {unit} elapsed", thousands(step.elapsed)));
+    }
+    if step.flags.has(Flags::OPEN) {
+        all.push("did not return".into());
+    }
+    if step.flags.has(Flags::CUT) {
+        all.push("more below".into());
+    }
+    all
+}
+
+/// The steps of a call, with their callees.
 pub(super) struct Tree<'t> {
     trace: &'t Trace,
-    /// Of each step, those below it.
+    /// The steps directly below each step.
     below: Vec<Vec<u32>>,
     roots: Vec<u32>,
-    /// What a step and all below it look like; equal of equal ones.
+    /// A hash of each step's subtree: equal for equal ones.
     looks: Vec<u64>,
 }
 
-/// A line: a step, as often as it is there in a row.
+/// A line: a step, with the number of equal ones in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct StepLine {
     pub(super) step: u32,
     pub(super) depth: usize,
     pub(super) times: usize,
 }
 
 impl<'t> Tree<'t> {
-    pub(super) fn of(trace: &'t Trace) -> Tree<'t> {
+    pub(super) fn from_trace(trace: &'t Trace) -> Tree<'t> {
         let count = trace.steps.len();
         let mut below: Vec<Vec<u32>> = vec![Vec::new(); count];
         let mut roots = Vec::new();
@@ -46,7 +72,7 @@ impl<'t> Tree<'t> {
             }
         }
         let mut looks = vec![0; count];
-        // What is below a step comes after it.
+        // Steps below a step come after it.
         for number in (0..count).rev() {
             let step = &trace.steps[number];
             let mut hasher = DefaultHasher::new();
@@ -61,7 +87,7 @@ impl<'t> Tree<'t> {
     }
 
     /// The lines, from top to bottom.
-    pub(super) fn lines(&self) -> Vec<Line> {
+    pub(super) fn lines(&self) -> Vec<StepLine> {
         let mut lines = Vec::new();
         // The next is the last.
         let mut left = self.folded(&self.roots, 0);
@@ -73,15 +99,16 @@ impl<'t> Tree<'t> {
     }
 
     /// Steps beside each other, from the last to the first.
-    fn folded(&self, steps: &[u32], depth: usize) -> Vec<Line> {
+    fn folded(&self, steps: &[u32], depth: usize) -> Vec<StepLine> {
         let look = |step: &u32| self.looks[*step as usize];
         let equal = steps.chunk_by(|a, b| look(a) == look(b));
-        let lines = equal
-            .filter_map(|equal| Some(Line { step: *equal.first()?, depth, times: equal.len() }));
+        let lines = equal.filter_map(|equal| {
+            Some(StepLine { step: *equal.first()?, depth, times: equal.len() })
+        });
         lines.rev().collect()
     }
 
-    /// The lines as text, at most so many.
+    /// The lines as text, at most `limit`.
     pub(super) fn render(&self, recording: &Recording, limit: usize) -> String {
         let quantity = recording.quantities.get(self.trace.quantity as usize);
         let unit = quantity.map_or("", |quantity| quantity.unit.as_str());

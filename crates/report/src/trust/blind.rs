@@ -1,8 +1,8 @@
-//! What a timer's samples do not show: code that runs with interrupts off.
+//! The blind spot of a timer's samples: code that runs with interrupts off.
 //!
-//! Its samples are taken at the instruction after that which enables interrupts, in functions that do
-//! little else. Late samples count long sections from below; what these functions were charged counts
-//! short ones, too, from above: they run themselves.
+//! Its samples are taken at the instruction after the one that enables interrupts, in functions that do
+//! little else. Late samples count long sections from below; samples in these functions count short
+//! ones, too, from above: they also run themselves.
 
 use netplumb_model::class::Direction;
 use netplumb_model::layers::APPLICATION;
@@ -10,7 +10,7 @@ use netplumb_model::recording::{Function, Recording};
 
 use crate::number::{percent, printable};
 
-/// So many names in a line.
+/// The most names in a line.
 const NAMES: usize = 3;
 
 /// Whether a function of the kernel ends a section with interrupts off as it returns, and does little
@@ -26,7 +26,7 @@ fn enables_interrupts(function: &Function) -> bool {
     is_kernel && (unlocks || bare == "finish_task_switch")
 }
 
-/// The share of samples that such functions were charged, with the first of them; none where there are no
+/// The share of samples charged to such functions, with the first of them; none without
 /// samples.
 pub(super) fn charged(recording: &Recording) -> Option<String> {
     let (mut all, mut blamed) = (0_u64, vec![0_u64; recording.functions.len()]);
@@ -74,8 +74,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that samples in functions of the kernel that enable interrupts are counted, with names of
-    /// compiler's clones, and no others: not of programs, nor of CPUs that idle.
+    /// Check that samples in functions of the kernel that enable interrupts are counted, including compilers'
+    /// clones, and no others: not in programs, nor on idle CPUs.
     #[test]
     fn functions_that_enable_interrupts() {
         let mut recording = Recording::default();
@@ -106,9 +106,9 @@ mod tests {
                 own: 0,
             });
         }
-        let told = charged(&recording).unwrap();
-        assert!(told.starts_with("up to 12.0% of the samples"), "{told}");
-        assert!(told.ends_with("(_raw_spin_unlock_irq, finish_task_switch.isra.0)"), "{told}");
+        let text = charged(&recording).unwrap();
+        assert!(text.starts_with("up to 12.0% of the samples"), "{text}");
+        assert!(text.ends_with("(_raw_spin_unlock_irq, finish_task_switch.isra.0)"), "{text}");
         recording.costs.retain(|cost| cost.node == 3);
         assert!(charged(&recording).unwrap().starts_with("no sample"));
     }

@@ -1,4 +1,4 @@
-//! Notes that every footer has: the kernel, the packets, and what was lost.
+//! Notes that every footer has: the kernel, the packets, and losses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use crate::shape::{Shape, shape};
 /// Letters of a name.
 const NAME_LETTERS: usize = 80;
 
-/// What a run that did not finish lacks.
+/// The note on a run that did not finish.
 pub(crate) const CUT_SHORT: &str =
     "the run did not finish: the blocks here are complete, others are missing";
 
-/// Of the part below a function: what it is, and how much of all that is.
+/// A note on the part below a function: its meaning, and its share of the whole.
 pub(crate) fn below(recording: &Recording) -> Option<Note> {
     let root = printable(recording.root()?, NAME_LETTERS);
     let quantity = recording.costs.first().map(|c| c.quantity);
     let totals = recording.blocks.iter().flat_map(|b| &b.totals);
     let totals = totals.filter(|t| Some(t.quantity) == quantity);
-    // Times of functions are no part of anything that was counted by itself.
+    // Times of functions are not part of a separately counted total.
     let totals = totals.filter(|_| shape(recording) == Shape::Costs);
     let all: u64 = totals.map(|t| t.kernel.saturating_add(t.user)).sum();
     let part: u64 = recording.costs.iter().map(|c| c.own).sum();
@@ -40,7 +40,7 @@ pub(crate) fn below(recording: &Recording) -> Option<Note> {
     ))
 }
 
-/// What was lost, or that nothing was (`nothing`); and that it was cut short, if it was (`cut`).
+/// The losses, or that there were none (`nothing`); and that the run was cut short, if it was (`cut`).
 pub(crate) fn lost(recording: &Recording, nothing: &str, cut: &str) -> Vec<Note> {
     let mut notes: Vec<Note> = (recording.all_losses())
         .map(|loss| {
@@ -58,7 +58,7 @@ pub(crate) fn lost(recording: &Recording, nothing: &str, cut: &str) -> Vec<Note>
     notes
 }
 
-/// The arms that classes are of, in their order; all, if there are none.
+/// The arms of classes, in their order; all, if there are none.
 pub(crate) fn arms_of(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<usize> {
     let mut arms: Vec<usize> = classes.iter().map(|class| class.arm).collect();
     arms.sort_unstable();
@@ -121,13 +121,13 @@ pub(super) fn hashes(recording: &Recording, arms: &[usize]) -> String {
     }
 }
 
-/// What it means that arms are of several architectures, and the options in which their kernels
-/// differ; nothing if they are of one.
+/// A note on arms of several architectures, and the options in which their kernels differ; none
+/// with a single one.
 pub(crate) fn architectures(recording: &Recording) -> Vec<Note> {
     architectures_of(recording, &all(recording))
 }
 
-/// The same of some arms.
+/// The same for some arms.
 pub(crate) fn architectures_of(recording: &Recording, arms: &[usize]) -> Vec<Note> {
     if values_of_arms(recording, arms, env::ARCH).len() < 2 {
         return Vec::new();
@@ -141,8 +141,8 @@ pub(crate) fn architectures_of(recording: &Recording, arms: &[usize]) -> Vec<Not
     let differing: Vec<String> = options
         .filter_map(|key| {
             let values = values_of_arms(recording, arms, key);
-            let told = || printable(&values.join(" and "), 120);
-            (values.len() > 1).then(|| format!("{} {}", facts::option(key), told()))
+            let text = || printable(&values.join(" and "), 120);
+            (values.len() > 1).then(|| format!("{} {}", facts::option(key), text()))
         })
         .collect();
     if !differing.is_empty() {
@@ -168,10 +168,10 @@ pub(crate) fn kernel(recording: &Recording) -> Note {
     Note::new("kernel", format!("{text}; lab {lab}"))
 }
 
-/// The blocks of these arms, and of those that repeat them with other seeds; of all arms if there are none.
+/// The blocks of these arms, and of their repeats with other seeds; of all arms if there are none.
 pub(crate) fn blocks_of(recording: &Recording, arms: impl Iterator<Item = usize>) -> Vec<&Block> {
     let mut arms: BTreeSet<usize> = arms.collect();
-    // Of several random seeds one is shown for all.
+    // One of several random seeds is shown for all.
     let family = |arm: usize| {
         let arm = &recording.arms[arm];
         arm.repeats().unwrap_or(&arm.name)
@@ -182,7 +182,7 @@ pub(crate) fn blocks_of(recording: &Recording, arms: impl Iterator<Item = usize>
     recording.blocks.iter().filter(shown).collect()
 }
 
-/// What became of the packets of these arms; of all arms if there are none.
+/// The ledger of the packets of these arms; of all arms if there are none.
 pub(crate) fn ledger(recording: &Recording, arms: impl Iterator<Item = usize>) -> Note {
     let blocks = blocks_of(recording, arms);
     let offered: u64 = blocks.iter().map(|b| b.ledger.offered).sum();

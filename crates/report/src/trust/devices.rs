@@ -1,5 +1,5 @@
-//! What is to be known about disks, interfaces and wires: those of this machine whose settings were changed, disks of
-//! guests that are not the same in each run, and wires between NICs of a guest.
+//! Notes about disks, interfaces and wires: this machine's devices whose settings were changed, guests' disks that
+//! are not the same in each run, and wires between NICs of a guest.
 
 use std::collections::BTreeSet;
 
@@ -19,28 +19,28 @@ fn list(words: BTreeSet<String>) -> String {
 
 /// The device of an arm's disk, if it makes the arm different in each run.
 pub(crate) fn varying(arm: &Arm) -> Option<DiskDevice> {
-    let device = DiskPlan::of(arm)?.disk.device;
+    let device = DiskPlan::from_arm(arm)?.disk.device;
     (!device.repeats()).then_some(device)
 }
 
 /// The wire of an arm: "1Gbit/s and 1us".
 pub(crate) fn wire_of(arm: &Arm) -> String {
     let level = |key| arm.level(key).unwrap_or_default();
-    let mut told =
+    let mut text =
         format!("{}bit/s and {}", level("wire_rate").trim_end_matches("bit"), level("wire_delay"));
-    let wire = Wire::of(arm);
+    let wire = Wire::from_arm(arm);
     if wire.jitter_ns > 0 {
-        told.push_str(&format!(" + 0 to {}", level("wire_jitter")));
+        text.push_str(&format!(" + 0 to {}", level("wire_jitter")));
     }
     if wire.loss_ppb > 0 {
-        told.push_str(&format!(", {} lost", level("wire_loss")));
+        text.push_str(&format!(", {} lost", level("wire_loss")));
     }
-    printable(&told, 80)
+    printable(&text, 80)
 }
 
 /// The wires between NICs of a guest, if arms have some.
 fn wires(recording: &Recording) -> Option<Note> {
-    // Of two hosts also where a part has counts of instructions alone.
+    // Two hosts count even in a part that only has instructions.
     let is_of_hosts = |quantity: &Quantity| quantity.instrument == hosts::INSTRUMENT;
     if recording.quantities.iter().any(is_of_hosts) {
         return None;
@@ -61,9 +61,9 @@ fn wires(recording: &Recording) -> Option<Note> {
 pub(crate) fn devices(recording: &Recording) -> Vec<Note> {
     let mut notes: Vec<Note> = wires(recording).into_iter().collect();
     let own = || recording.arms.iter().filter(|arm| arm.link == Link::Any);
-    let disks = || own().filter_map(|arm| MachinePlan::of(arm).disk);
+    let disks = || own().filter_map(|arm| MachinePlan::from_arm(arm).disk);
     let of_disks = disks().flat_map(|disk| disk.queue.into_iter().map(|setting| setting.name));
-    let nics = || own().filter(|arm| MachinePlan::of(arm).nic.is_some());
+    let nics = || own().filter(|arm| MachinePlan::from_arm(arm).nic.is_some());
     let of_nics = nics().flat_map(|arm| arm.knobs.keys().filter(|key| is_of_nic(key)).cloned());
     let names = nics().filter_map(|arm| arm.knobs.get("nic").cloned());
     for (set, on) in [
@@ -102,7 +102,7 @@ mod tests {
     /// Check that a wire is one between NICs of a guest only where there are no two hosts.
     #[test]
     fn whose_wire() {
-        let knobs = Knobs::of([("wire_delay".to_string(), "5us".to_string())]).unwrap();
+        let knobs = Knobs::from_pairs([("wire_delay".to_string(), "5us".to_string())]).unwrap();
         let mut recording =
             Recording { arms: vec![knobs.arm(String::new(), Lab::Vm)], ..Recording::default() };
         assert!(wires(&recording).is_some());

@@ -1,12 +1,12 @@
-//! The footer under samples that another program took: what they are, and what they lack.
+//! The footer under samples that another program took: their meaning, and what they lack.
 
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::Quantity;
 use netplumb_model::recording::{Block, Recording, env};
 
+use super::blocks::{blocks, intervals};
 use super::common::{kernel, lost};
 use super::layers;
-use super::varying::{blocks, intervals};
 use crate::analysis::ClassView;
 use crate::footer::Note;
 use crate::number::{percent, printable, thousands};
@@ -15,7 +15,7 @@ use crate::number::{percent, printable, thousands};
 const NAME: usize = 60;
 const LINE: usize = 200;
 
-/// Notes for under a result. `classes` are those that were shown.
+/// Notes under a result. `classes` are the shown ones.
 pub(super) fn footer(
     recording: &Recording,
     quantity: &Quantity,
@@ -43,7 +43,7 @@ pub(super) fn footer(
     notes
 }
 
-/// What is in no share.
+/// A note on idle time, which no share includes.
 fn idle(recording: &Recording) -> Option<Note> {
     let calls = |idle: bool| -> u64 {
         let costs = recording.costs.iter();
@@ -61,7 +61,7 @@ fn idle(recording: &Recording) -> Option<Note> {
     })
 }
 
-/// That samples are of another architecture than the machine that imported them.
+/// A note if the samples' architecture is not the importing machine's.
 fn foreign(recording: &Recording) -> Option<Note> {
     let fact = |key: &str| recording.environment.get(key).map(|text| printable(text, NAME));
     let (arch, on) = (fact(env::IMPORTED_ARCH)?, fact(env::IMPORTED_ON)?);
@@ -95,7 +95,7 @@ fn names(recording: &Recording) -> Note {
     Note::new("names", format!("{host}{kernel}{files}"))
 }
 
-/// That there are no stacks.
+/// A note if there are no stacks.
 fn stacks(recording: &Recording) -> Option<Note> {
     let none = recording.environment.get(env::IMPORTED_STACKS);
     let none = none.is_some_and(|stacks| stacks == "no");
@@ -120,7 +120,7 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
     )
 }
 
-/// How many there are, and of what.
+/// The number of samples, and their event.
 fn samples(recording: &Recording) -> String {
     let busy = recording.costs.iter();
     let busy = busy.filter(|c| c.direction != Direction::Other);

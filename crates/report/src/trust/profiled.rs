@@ -1,4 +1,4 @@
-//! The footer under a profile: how it was sampled, what that took, and what its samples don't show.
+//! The footer under a profile: the sampling, its cost, and what its samples don't show.
 
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Block, Recording};
@@ -9,10 +9,10 @@ use netplumb_model::timing::{
 };
 
 use super::blind;
+use super::blocks::{blocks, intervals};
 use super::common::{CUT_SHORT, kernel, lost};
 use super::devices::devices;
 use super::layers;
-use super::varying::{blocks, intervals};
 use crate::acting;
 use crate::analysis::{ClassView, quantity};
 use crate::footer::Note;
@@ -20,14 +20,14 @@ use crate::number::{printable, thousands};
 use crate::scalars::of_run;
 use crate::times::ns;
 
-/// How user stacks were followed, in recordings that don't say it.
+/// How user stacks were followed, in recordings without that fact.
 const BY_FRAMES: &str = "frame pointers";
 const BY_TABLES: &str = "unwind tables";
 const BY_BOTH: &str = "frame pointers, and by unwind tables where these don't hold";
-/// From this share on, user stacks are said to be cut.
+/// From this share on, cut user stacks are reported.
 const MUCH_CUT: f64 = 0.05;
 
-/// Notes for under a result. `classes` are those that were shown.
+/// Notes under a result. `classes` are the shown ones.
 pub(super) fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     let waits = quantity(recording).is(&OFF_CPU);
     let clock = match waits {
@@ -58,7 +58,7 @@ pub(super) fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<No
     notes
 }
 
-/// What time off the CPU is.
+/// The explanation of time off the CPU.
 const OFF_CPU_CLOCK: &str = "time off the CPU, from each switch of tasks to the next: [preempted] \
     was runnable, [sleep] waited for something, [I/O] for a disk or the like, [blocked] for what \
     can't be interrupted; one that was off the CPU before the first window is not there until it \
@@ -101,7 +101,7 @@ fn clock(recording: &Recording) -> String {
     )
 }
 
-/// The rate, asked for and reached, and how many there are.
+/// The rate, requested and reached, and the number of samples.
 fn samples(recording: &Recording) -> String {
     let cost = |c: &&netplumb_model::recording::Cost| {
         let quantity = recording.quantities.get(c.quantity as usize);
@@ -131,8 +131,8 @@ fn samples(recording: &Recording) -> String {
     text
 }
 
-/// The share that the clock does not see as it was: at least what came late, at most that and what is
-/// where interrupts are enabled.
+/// The share that the clock misplaces: at least the late samples, at most these and the ones where
+/// interrupts are enabled.
 fn late(recording: &Recording) -> Option<Note> {
     let (timed, late) = (sum(recording, &ON_TIME), sum(recording, &LATE));
     (timed > 0.0).then(|| {
@@ -150,7 +150,7 @@ fn late(recording: &Recording) -> Option<Note> {
     })
 }
 
-/// How many stacks of programs are not whole.
+/// The share of programs' stacks that are cut.
 fn stacks(recording: &Recording) -> Option<Note> {
     let (all, cut) = (sum(recording, &USER_STACKS), sum(recording, &STACKS_CUT));
     let how = recording.environment.get("sampled.user_stacks");
@@ -191,46 +191,46 @@ fn stacks(recording: &Recording) -> Option<Note> {
     })
 }
 
-/// Ticks for each sample, from which on most of what sampling takes is not for samples.
+/// Ticks per sample, from which on most of the cost of sampling is not for samples.
 const MOSTLY_OTHERS: f64 = 2.0;
 
-/// What it took.
+/// The cost of sampling.
 pub(super) fn cost(recording: &Recording) -> Option<String> {
     let of = |of| sum(recording, of);
     let (programs, reader, names) = (of(&PROGRAMS), of(&READER), of(&NAMES));
     let all = of(&TAKEN) + of(&IDLE);
-    let told = |value: f64| match ns(value) {
+    let time_text = |value: f64| match ns(value) {
         long if long.ends_with('s') => long,
         short => format!("{short} ns"),
     };
     (all > 0.0 && programs + reader > 0.0).then(|| {
         let ticks = of(&TICKS);
         let mut text = match ticks > MOSTLY_OTHERS * all {
-            // What it takes depends on the ticks and on how long it runs, not on the few that count.
+            // The cost depends on the ticks and the duration, not on the few ticks that count.
             true => format!(
                 "{} of CPU time in all: {} in the kernel's programs, {} for each of {} ticks of all CPUs, of \
                  which {} found what is profiled, without the interrupts that run them; and {} in this process",
-                told(programs + reader),
-                told(programs),
-                told(programs / ticks),
+                time_text(programs + reader),
+                time_text(programs),
+                time_text(programs / ticks),
                 thousands(ticks as u64),
                 thousands(all as u64),
-                told(reader)
+                time_text(reader)
             ),
             false => format!(
                 "{} of CPU time per sample: {} in the kernel's programs, without the interrupts that \
                  run them, and {} in this process",
-                told((programs + reader) / all),
-                told(programs / all),
-                told(reader / all)
+                time_text((programs + reader) / all),
+                time_text(programs / all),
+                time_text(reader / all)
             ),
         };
         if names > 0.0 {
-            let apart = format!("; besides, {} to find the names of functions", told(names));
+            let apart = format!("; besides, {} to find the names of functions", time_text(names));
             text.push_str(&apart);
             let lines: f64 = recording.scalars_of(&LINES).map(|s| s.value).sum();
             if lines > 0.0 {
-                text.push_str(&format!(", and {} their source lines", told(lines)));
+                text.push_str(&format!(", and {} their source lines", time_text(lines)));
             }
         }
         text

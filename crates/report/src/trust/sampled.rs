@@ -6,17 +6,18 @@ use netplumb_model::quantity::{Declared, Quantity, Scalar};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, IN_KERNEL, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED};
 
+use super::blocks::intervals;
 use super::common::{CUT_SHORT, architectures, kernel, ledger, lost};
 use super::devices::devices;
 use super::layers;
-use super::varying::{apart, intervals};
+use super::varying::apart;
 use crate::acting;
 use crate::analysis::ClassView;
 use crate::footer::Note;
 use crate::number::{counted, thousands};
 use crate::scalars::of_run;
 
-/// Notes for under a result. `classes` are those that were shown.
+/// Notes under a result. `classes` are the shown ones.
 pub(super) fn footer(
     recording: &Recording,
     quantity: &Quantity,
@@ -54,7 +55,7 @@ pub(super) fn footer(
     notes
 }
 
-/// How much ran where a timer can't see it, of the arms that were shown: in all, then by
+/// The share that a timer can't see, in the shown arms: in all, then by
 /// direction.
 fn interrupts(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Note> {
     let shown = |scalar: &&Scalar| {
@@ -107,13 +108,13 @@ fn samples(recording: &Recording) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::quantity::{Item, Of};
+    use netplumb_model::quantity::{FigureKey, Subject};
     use netplumb_model::recording::{Block, Ledger};
 
     use super::*;
 
-    /// Check that the share with interrupts off is of all that ran, however long blocks are, and
-    /// that directions without any count.
+    /// Check that the share with interrupts off is of all work, however long blocks are, and that
+    /// directions without any count.
     #[test]
     fn shares_of_sums() {
         let mut recording = Recording::default();
@@ -129,10 +130,10 @@ mod tests {
                 duration_ns: 0,
             });
             for (of, value) in [(&INTERRUPTS_OFF, off), (&IN_KERNEL, ran)] {
-                recording.add(Of::Block(block), of, Item::label("tx"), value);
+                recording.add(Subject::Block(block), of, FigureKey::label("tx"), value);
             }
             for (of, value) in [(&INTERRUPTS_OFF, 0.0), (&IN_KERNEL, 1_000.0)] {
-                recording.add(Of::Block(block), of, Item::label("rx"), value);
+                recording.add(Subject::Block(block), of, FigureKey::label("rx"), value);
             }
         }
         assert_eq!(

@@ -1,27 +1,27 @@
-//! The footer under costs that vary: what they are, how they came about, by how much they
-//! may be off.
+//! The footer under costs that vary: their meaning, their measurement, and their
+//! error.
 
 use std::collections::BTreeMap;
 
+use netplumb_model::calls::{CALL_BIAS, CALL_PROBE, TIMED};
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::{Calls, Quantity};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::PERIOD;
-use netplumb_model::trace::{CALL_BIAS, CALL_PROBE, TIMED};
 
 use super::blind;
+use super::blocks::{blocks, intervals};
 use super::common::{CUT_SHORT, kernel, ledger, lost};
 use super::devices::devices;
 use super::{layers, profiled};
 use crate::acting;
 use crate::analysis::{ClassView, class};
 use crate::footer::Note;
-use crate::number::{plural, printable, thousands};
+use crate::number::{printable, thousands};
 use crate::scalars::of_run;
-use crate::summary::label;
-use crate::times::{ns, ns_range, rounded};
+use crate::times::ns;
 
-/// Notes for under a result. `classes` are those that were shown.
+/// Notes under a result. `classes` are the shown ones.
 pub(super) fn footer(
     recording: &Recording,
     quantity: &Quantity,
@@ -57,7 +57,7 @@ pub(super) fn footer(
     notes
 }
 
-/// What is wrong with a timer.
+/// The weakness of a timer.
 const TIMER: &str = "a timer samples code that runs with interrupts off where they are on again: ";
 
 fn clock(recording: &Recording, quantity: &Quantity) -> String {
@@ -106,7 +106,7 @@ fn with_unit(value: f64) -> String {
     }
 }
 
-/// How many samples there are, and of what.
+/// The number of samples, and their event.
 fn samples(recording: &Recording) -> String {
     let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
     let sum = |of: fn(&Block) -> u64| -> u64 { recording.blocks.iter().map(of).sum() };
@@ -119,50 +119,7 @@ fn samples(recording: &Recording) -> String {
     )
 }
 
-pub(super) fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String {
-    let counts = || classes.iter().map(|c| c.blocks.len());
-    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
-    let count = match least == most {
-        true => most.to_string(),
-        false => format!("{least} to {most}"),
-    };
-    let seconds: f64 = (recording.blocks.iter()).map(|b| b.duration_ns as f64 / 1e9).sum();
-    let ranges: Vec<String> = (classes.iter().filter(|c| c.blocks.len() > 1))
-        .filter_map(|c| {
-            let per = c.per_by_block();
-            let each = per.iter().zip(&c.by_block);
-            let each = each.map(|(per, sum)| per.each(*sum as f64));
-            let low = each.clone().fold(f64::INFINITY, f64::min);
-            let high = each.fold(f64::NEG_INFINITY, f64::max);
-            let range = match c.quantity.unit.as_str() {
-                "ns" => ns_range(low, high),
-                unit => format!("{} to {} {}", rounded(low), rounded(high), printable(unit, 40)),
-            };
-            low.is_finite().then(|| format!("{} {range}", label(c)))
-        })
-        .collect();
-    let mut line = format!("{count} of each class, {seconds:.1} s of windows in all");
-    if !ranges.is_empty() {
-        line.push_str(&format!("; from block to block: {}", ranges.join(", ")));
-    }
-    line
-}
-
-/// What the intervals are of.
-pub(super) fn intervals(classes: &[ClassView<'_>]) -> Option<String> {
-    let few = classes.iter().filter(|c| c.blocks.len() < 2).count();
-    let told = classes.len() - few;
-    let mut line = String::from(
-        "95%, of the mean over blocks (Student's), which includes what varies within a block",
-    );
-    if few > 0 {
-        let classes = plural(few, "class");
-        line.push_str(&format!("; {few} {classes} of one block have none"));
-    }
-    (told > 0).then_some(line)
-}
-
-/// Work in the windows that is no packet's.
+/// Work for no packet in the windows.
 pub(super) fn apart(classes: &[ClassView<'_>]) -> Option<String> {
     let mut arms: Vec<usize> = classes.iter().map(|c| c.arm).collect();
     arms.sort_unstable();
@@ -173,7 +130,7 @@ pub(super) fn apart(classes: &[ClassView<'_>]) -> Option<String> {
             let other = class(recording, arm, Direction::Other);
             let sums: BTreeMap<String, u64> =
                 (other.contexts.iter()).map(|(context, sum)| (context.to_string(), *sum)).collect();
-            let of = sums.iter().map(|(c, sum)| format!("{c} {}", other.told(*sum)));
+            let of = sums.iter().map(|(c, sum)| format!("{c} {}", other.cost_text(*sum)));
             let of: Vec<String> = of.collect();
             let per = other.per.word();
             (!of.is_empty()).then(|| {

@@ -1,7 +1,7 @@
 //! Classification of loads: RFC 9971, "Load Classification Logic" and "Conditional Throughput
 //! Logic", with its names of intermediate values.
 
-use super::{Goal, Measured};
+use super::{Goal, MeasuredTrial};
 
 /// Tolerance of durations, in seconds: they are sums of values like 0.1.
 const SAME_S: f64 = 1e-9;
@@ -29,9 +29,9 @@ struct Sums {
 impl Sums {
     /// "Aggregate Trial Durations". Whether a trial is long enough depends on its intended
     /// duration; it counts with its effective one.
-    fn of(trials: &[Measured], goal: &Goal) -> Sums {
+    fn from_trials(trials: &[MeasuredTrial], goal: &Goal) -> Sums {
         let mut sums = Sums::default();
-        for Measured { trial, result } in trials {
+        for MeasuredTrial { trial, result } in trials {
             let is_full = trial.duration_s >= goal.final_trial_s - SAME_S;
             let is_high = result.loss_ratio > goal.loss_ratio;
             let sum = match (is_full, is_high) {
@@ -47,8 +47,8 @@ impl Sums {
 }
 
 /// Classify a load by its trials, for a goal.
-pub fn classify(trials: &[Measured], goal: &Goal) -> Class {
-    let sums = Sums::of(trials, goal);
+pub fn classify(trials: &[MeasuredTrial], goal: &Goal) -> Class {
+    let sums = Sums::from_trials(trials, goal);
     let exceed_coefficient = goal.exceed_ratio / (1.0 - goal.exceed_ratio);
     // "Balance Short-Trial Effects": short trials with high loss show that a load is too high if
     // they outweigh those with low loss; they never show that it meets the goal.
@@ -71,7 +71,7 @@ pub fn classify(trials: &[Measured], goal: &Goal) -> Class {
 
 /// The conditional throughput of a load, in packets per second: the rate reached in at least the
 /// share of the time that the goal requires. Trials too short for the goal don't count.
-pub fn conditional_pps(load_pps: f64, trials: &[Measured], goal: &Goal) -> f64 {
+pub fn conditional_pps(load_pps: f64, trials: &[MeasuredTrial], goal: &Goal) -> f64 {
     let mut full: Vec<_> = trials
         .iter()
         .filter(|m| m.trial.duration_s >= goal.final_trial_s - SAME_S)
@@ -107,9 +107,9 @@ mod tests {
         }
     }
 
-    fn trials(sets: &[(usize, f64, f64)]) -> Vec<Measured> {
+    fn trials(sets: &[(usize, f64, f64)]) -> Vec<MeasuredTrial> {
         let each = sets.iter().flat_map(|(count, duration_s, loss_ratio)| {
-            let one = Measured {
+            let one = MeasuredTrial {
                 trial: Trial { load_pps: 1e6, duration_s: *duration_s },
                 result: TrialResult { loss_ratio: *loss_ratio, effective_s: *duration_s },
             };

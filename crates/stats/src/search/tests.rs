@@ -15,12 +15,12 @@ struct Device {
     noise: f64,
     /// How often a trial loses a thousandth whatever the load.
     spikes: f64,
-    /// What is above its limit it takes for so long.
+    /// For this long it accepts load above its limit.
     buffer_s: f64,
 }
 
 impl Device {
-    fn of(limit_pps: f64) -> Device {
+    fn with_limit(limit_pps: f64) -> Device {
         Device {
             random: Pcg64Mcg::seed_from_u64(1),
             limit_pps,
@@ -45,11 +45,11 @@ impl Device {
         if self.uniform() < self.spikes {
             carried *= 0.999;
         }
-        TrialResult::of(trial, carried as u64, trial.duration_s)
+        TrialResult::from_counts(trial, carried as u64, trial.duration_s)
     }
 }
 
-/// What was found, in how many trials, and how many seconds they took.
+/// The result, the number of trials, and their total time in seconds.
 fn search(goals: &[Goal], device: &mut Device) -> (Vec<GoalResult>, usize, f64) {
     let mut search = Search::new(goals.to_vec(), MIN, MAX).unwrap();
     while let Some(trial) = search.next_trial() {
@@ -61,30 +61,29 @@ fn search(goals: &[Goal], device: &mut Device) -> (Vec<GoalResult>, usize, f64) 
     (search.result(), search.trials().count(), seconds)
 }
 
-/// Check that the limit of a device that has one lies between the bounds, which are as
-/// near as was asked for, wherever it is and whatever the goal; and that it takes no more
-/// trials than halving and stepping do.
+/// Check that the limit of a device that has one lies between the bounds, which are as near as requested, at any limit
+/// and for any goal; and that it takes no more trials than halving and stepping do.
 #[test]
 fn a_sharp_limit() {
     let mut limit = MIN * 1.01;
     while limit < MAX * 0.98 {
         for (loss, exceed) in [(0.0, 0.0), (0.0, 0.5), (0.005, 0.5), (0.1, 0.2)] {
             let goal = Goal { exceed_ratio: exceed, ..Goal::repeated(loss) };
-            // Below the limit none is lost, above it what is above.
+            // Below the limit nothing is lost, above it the excess.
             let most = limit / (1.0 - loss);
             if most >= MAX {
                 continue;
             }
-            let (found, trials, _) = search(&[goal], &mut Device::of(limit));
-            let told = format!("{limit} {loss} {exceed}: {found:?} in {trials}");
-            assert_eq!(found[0].irregular, None, "{told}");
+            let (found, trials, _) = search(&[goal], &mut Device::with_limit(limit));
+            let message = format!("{limit} {loss} {exceed}: {found:?} in {trials}");
+            assert_eq!(found[0].irregular, None, "{message}");
             let (lower, upper) = (found[0].lower_pps.unwrap(), found[0].upper_pps.unwrap());
-            // Less than a packet in the longest trial is none.
-            assert!(lower <= most + 1.0 && most < upper, "{told}");
-            assert!(upper - lower <= (goal.width * upper).max(1.0), "{told}");
+            // Less than a packet in the longest trial is no loss.
+            assert!(lower <= most + 1.0 && most < upper, "{message}");
+            assert!(upper - lower <= (goal.width * upper).max(1.0), "{message}");
             let carried = found[0].conditional_pps.unwrap();
-            assert!(carried <= limit + 1.0 && carried >= lower * (1.0 - loss) - 1.0, "{told}");
-            assert!(trials <= 90, "{told}");
+            assert!(carried <= limit + 1.0 && carried >= lower * (1.0 - loss) - 1.0, "{message}");
+            assert!(trials <= 90, "{message}");
         }
         limit *= 1.37;
     }
@@ -94,7 +93,7 @@ fn a_sharp_limit() {
 #[test]
 fn two_goals() {
     let goals = [Goal::repeated(0.0), Goal::repeated(0.05)];
-    let (found, together, _) = search(&goals, &mut Device::of(3.3e6));
+    let (found, together, _) = search(&goals, &mut Device::with_limit(3.3e6));
     assert_eq!(found.len(), 2);
     for (result, goal) in found.iter().zip(goals) {
         assert_eq!(result.irregular, None, "{found:?}");
@@ -102,16 +101,17 @@ fn two_goals() {
         assert!(result.lower_pps.unwrap() <= most + 1.0, "{found:?}");
         assert!(result.upper_pps.unwrap() > most, "{found:?}");
     }
-    let apart: usize = goals.iter().map(|goal| search(&[*goal], &mut Device::of(3.3e6)).1).sum();
+    let apart: usize =
+        goals.iter().map(|goal| search(&[*goal], &mut Device::with_limit(3.3e6)).1).sum();
     assert!(together < apart, "{together} and {apart}");
 }
 
-/// Check what is told of a device that never loses, and of one that always does: the
-/// result is marked, and has what there is.
+/// Check the results for a device that never loses, and for one that always does: they are marked irregular, with what
+/// was found.
 #[test]
 fn no_limit_in_reach() {
     let goals = [Goal::repeated(0.0), Goal::rfc2544(), Goal::repeated(0.005)];
-    let (found, trials, _) = search(&goals, &mut Device::of(2.0 * MAX));
+    let (found, trials, _) = search(&goals, &mut Device::with_limit(2.0 * MAX));
     for result in &found {
         assert_eq!(result.irregular, Some(Irregular::HighestCarried));
         assert_eq!(result.lower_pps, Some(MAX));
@@ -119,7 +119,7 @@ fn no_limit_in_reach() {
     }
     assert!(trials < 20, "{trials}");
     for limit in [0.0, MIN / 2.0] {
-        let (found, trials, _) = search(&goals, &mut Device::of(limit));
+        let (found, trials, _) = search(&goals, &mut Device::with_limit(limit));
         for result in &found {
             assert_eq!(result.irregular, Some(Irregular::LowestLost), "{found:?}");
             assert_eq!((result.lower_pps, result.upper_pps), (None, Some(MIN)));
@@ -132,19 +132,22 @@ fn no_limit_in_reach() {
 /// their word ("Strong Increase").
 #[test]
 fn long_trials_decide() {
-    let mut device = Device { buffer_s: 0.9, ..Device::of(2e6) };
+    let mut device = Device { buffer_s: 0.9, ..Device::with_limit(2e6) };
     let (found, ..) = search(&[Goal::repeated(0.0)], &mut device);
     assert_eq!(found[0].irregular, None, "{found:?}");
     assert!(found[0].lower_pps.unwrap() <= 2e6 + 1.0, "{found:?}");
     assert!(found[0].upper_pps.unwrap() > 2e6, "{found:?}");
 }
 
-/// Check that trials which lose a little for reasons of their own, one of five, don't
-/// move what is found where the goal lets some exceed, and ruin it where it lets none.
+/// Check that sporadic losses, in one of five trials, don't change the result of a goal that tolerates some, and ruin
+/// it for a goal that tolerates none.
 #[test]
 fn spikes() {
-    let device =
-        |seed| Device { random: Pcg64Mcg::seed_from_u64(seed), spikes: 0.2, ..Device::of(4e6) };
+    let device = |seed| Device {
+        random: Pcg64Mcg::seed_from_u64(seed),
+        spikes: 0.2,
+        ..Device::with_limit(4e6)
+    };
     let strict = Goal { exceed_ratio: 0.0, ..Goal::repeated(0.0) };
     let (mut near, mut near_strict) = (0, 0);
     const TRIES: u64 = 100;
@@ -161,15 +164,17 @@ fn spikes() {
     assert!(near_strict <= 30, "{near_strict} of {TRIES}");
 }
 
-/// Check that what is found of a device that varies by a percent from one trial to the
-/// next is found again: its spread is little more than the width of the goal, and its
-/// middle near to the truth. Searches end, and don't take much longer than of one that
-/// does not vary.
+/// Check that the result for a device that varies by a percent from one trial to the next is reproducible: its spread
+/// is little more than the width of the goal, and its middle near to the truth. Searches end, and don't take much
+/// longer than of one that does not vary.
 #[test]
 fn repeatable() {
     const TRIES: u64 = 100;
-    let of =
-        |seed, noise| Device { random: Pcg64Mcg::seed_from_u64(seed), noise, ..Device::of(5e6) };
+    let of = |seed, noise| Device {
+        random: Pcg64Mcg::seed_from_u64(seed),
+        noise,
+        ..Device::with_limit(5e6)
+    };
     let goal = Goal::repeated(0.0);
     let (_, calm, _) = search(&[goal], &mut of(0, 0.0));
     let mut found = Vec::new();
@@ -188,17 +193,17 @@ fn repeatable() {
     assert!(most <= 3 * calm, "{most} and {calm}");
 }
 
-/// Check that a search which is broken off says so, with what it knows.
+/// Check that an aborted search reports it, with its results so far.
 #[test]
 fn broken_off() {
-    let mut device = Device::of(3e6);
+    let mut device = Device::with_limit(3e6);
     let mut search = Search::new(vec![Goal::repeated(0.0)], MIN, MAX).unwrap();
     for _ in 0..4 {
         let trial = search.next_trial().unwrap();
         search.record(trial, device.carry(trial));
     }
     assert_eq!(search.result()[0].irregular, Some(Irregular::NotFound));
-    // Asked twice, it says the same.
+    // Asked twice, it gives the same answer.
     assert_eq!(search.next_trial(), search.next_trial());
 }
 
@@ -226,13 +231,12 @@ fn refused() {
     assert_eq!(refused, Some(SearchError::Goals));
 }
 
-/// Check that a load which the sender could not offer is not carried, and that less than
-/// a packet is none.
+/// Check that a load which the sender could not offer is not carried, and that less than a packet does not count.
 #[test]
 fn counts() {
     let trial = Trial { load_pps: 1000.4, duration_s: 1.0 };
-    assert_eq!(TrialResult::of(trial, 1000, 1.0).loss_ratio, 0.0);
-    assert_eq!(TrialResult::of(trial, 2000, 1.0).loss_ratio, 0.0);
-    assert!(TrialResult::of(trial, 999, 1.0).loss_ratio > 0.001);
-    assert_eq!(TrialResult::of(trial, 0, 1.0).loss_ratio, 1.0);
+    assert_eq!(TrialResult::from_counts(trial, 1000, 1.0).loss_ratio, 0.0);
+    assert_eq!(TrialResult::from_counts(trial, 2000, 1.0).loss_ratio, 0.0);
+    assert!(TrialResult::from_counts(trial, 999, 1.0).loss_ratio > 0.001);
+    assert_eq!(TrialResult::from_counts(trial, 0, 1.0).loss_ratio, 1.0);
 }

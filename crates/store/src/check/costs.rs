@@ -26,7 +26,7 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
         for total in &block.totals {
             let (own, calls) = sums.remove(&(row, total.quantity)).unwrap_or_default();
             let quantity = &recording.quantities[total.quantity as usize];
-            // For a command or a profile, user code has costs as well.
+            // For a command or a profile, user code also has costs.
             let (expected, of) = match arm.proto {
                 Proto::Command | Proto::Work => (total.kernel + total.user, "kernel and user"),
                 _ => (total.kernel, "kernel"),

@@ -69,7 +69,7 @@ fn distribution(times: &Times) -> Result<(), String> {
     if count.abs_diff(times.count) > UNDER_WAY + times.count / UNDER_WAY_SHARE {
         return Err(format!("count {}, but {count} in its buckets", times.count));
     }
-    // These are read one after the other as well; and each may be as long as the maximum.
+    // These are also read one after the other; and each may be as long as the maximum.
     let slack = |sum: u128| sum / u128::from(UNDER_WAY_SHARE);
     let last = times.buckets.last().map_or(0, |(bucket, _)| bounds(*bucket).1);
     let one = u128::from(times.max_ns.max(last)) * u128::from(UNDER_WAY);
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(distribution(&whole), Ok(()));
         let torn = times(89_371, 1_000, &[(111, 89_570)]);
         assert_eq!(distribution(&torn), Ok(()));
-        // One call of which only the bucket was counted; and the maximum was reset meanwhile.
+        // One call with only its bucket counted; and the maximum was reset meanwhile.
         let bucket_alone = times(0, 0, &[(400, 1)]);
         assert_eq!(distribution(&bucket_alone), Ok(()));
         let forgotten = Times { max_ns: 0, ..times(1, 1_000, &[(111, 1)]) };

@@ -7,7 +7,7 @@ use netplumb_model::timing::CPU_TIME;
 
 use super::*;
 
-/// Check that a copy of a file is refused after each of these changes, with an error that says why.
+/// Check that a copy of a file is refused after each of these changes, with an error that has the reason.
 fn refused(path: &Path, changes: &[(&str, &str)]) {
     for (change, why) in changes {
         let copy = path.with_extension("changed");
@@ -158,7 +158,7 @@ fn distinct(stacks: u32) -> Recording {
     recording
 }
 
-/// Check that nodes of samples alone take a few bytes each, and are no rows.
+/// Check that nodes of samples alone take a few bytes each, and are not rows.
 #[test]
 fn nodes_of_samples() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn nodes_of_samples() {
     assert!(bytes < 3 * nodes + 7 * samples, "{bytes} bytes");
 }
 
-/// Check that a file whose packed nodes have been changed is refused, whatever they say.
+/// Check that a file whose packed nodes have been changed is refused, whatever the change.
 #[test]
 fn changed_nodes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Protocol numbers; the headers for user space declare types as well. */
+/* Protocol numbers; the headers for user space also declare types. */
 #ifndef NETPLUMB_KERNEL_PROTOCOLS_H
 #define NETPLUMB_KERNEL_PROTOCOLS_H
 

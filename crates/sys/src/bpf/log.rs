@@ -25,8 +25,8 @@ fn keep(_: PrintLevel, text: String) {
         if let Ok(mut said) = said.try_borrow_mut()
             && let Some(lines) = said.as_mut()
         {
-            let told = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            lines.extend(told.map(|line| line.trim_start_matches("libbpf: ").to_string()));
+            let messages = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            lines.extend(messages.map(|line| line.trim_start_matches("libbpf: ").to_string()));
         }
     });
 }

@@ -26,7 +26,7 @@ pub fn check(result: i32) -> io::Result<i32> {
 /// # Errors
 /// The result is an error.
 pub fn owned(result: i32) -> io::Result<OwnedFd> {
-    // SAFETY: a result that is no error is a descriptor that has just been made for us.
+    // SAFETY: a result that is not an error is a descriptor that has just been made for us.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -93,7 +93,7 @@ fn try_load(
         opts.log_buf = log.as_mut_ptr().cast();
     }
     // SAFETY: the instructions, the names and the options (with the log that they point to)
-    // outlive the call, and are as long as they are said to be.
+    // outlive the call, and are as long as is passed.
     owned(unsafe {
         sys::bpf_prog_load(
             kind.program,

@@ -1,4 +1,4 @@
-//! Arguments of the kernel's functions and tracepoints, by its BTF and that of its modules.
+//! Arguments of the kernel's functions and tracepoints, by the BTF of the kernel and its modules.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -21,10 +21,10 @@ const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_TYPE_TAG: u32 = 18;
 const KIND_ENUM64: u32 = 19;
-/// Types that stand for each other, at most.
+/// Maximum number of typedefs and qualifiers around a type.
 const MOST_NAMES: usize = 16;
 
-/// An argument.
+/// An argument of a function or tracepoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Argument {
     /// Its name; empty if it is not known.
@@ -70,7 +70,7 @@ impl Btf {
         u32::try_from(id).ok().filter(|id| *id > 0)
     }
 
-    /// The type that another one stands for, without names and qualifiers.
+    /// The type behind typedefs and qualifiers.
     fn plain(&self, mut id: u32) -> Option<(&sys::btf_type, u32)> {
         for _ in 0..MOST_NAMES {
             let (found, kind, _) = self.at(id)?;
@@ -112,7 +112,7 @@ impl Btf {
         if kind != KIND_FUNC_PROTO {
             return None;
         }
-        // SAFETY: the parameters of a prototype follow it, so many.
+        // SAFETY: a prototype is followed by its `count` parameters.
         let all = unsafe {
             let first = ptr::from_ref(found).add(1).cast::<sys::btf_param>();
             std::slice::from_raw_parts(first, count)
@@ -126,7 +126,7 @@ impl Btf {
         self.arguments(unsafe { found.__bindgen_anon_1.type_ })
     }
 
-    /// Of a tracepoint: without the first one, which is its own data.
+    /// A tracepoint's arguments, without the first one, which is its own data.
     fn tracepoint(&self, name: &str) -> Option<Vec<Argument>> {
         // This one has names, the type of its probes has none.
         let named = self.function(&format!("__traceiter_{name}"));
@@ -141,7 +141,7 @@ impl Btf {
     }
 }
 
-/// What the kernel and its modules tell of their functions and tracepoints.
+/// Arguments of functions and tracepoints of the kernel and its modules.
 pub struct Signatures {
     modules: Vec<Btf>,
     // After those that are based on it.
@@ -155,7 +155,7 @@ impl std::fmt::Debug for Signatures {
 }
 
 impl Signatures {
-    /// Those of the running kernel.
+    /// The running kernel's signatures.
     ///
     /// # Errors
     /// It has no BTF.
@@ -170,7 +170,7 @@ impl Signatures {
         Ok(Signatures { modules: Vec::new(), kernel })
     }
 
-    /// Read those of modules too, if that has not been done: it needs rights that not everyone has.
+    /// Read modules' signatures, too, if that has not been done: it needs rights that not everyone has.
     fn read_modules(&mut self) {
         if !self.modules.is_empty() {
             return;
@@ -198,10 +198,10 @@ impl Signatures {
         };
         let mut size = size_of_val(&info) as u32;
         // SAFETY: the kernel writes no more than `size` bytes, and the name into the buffer.
-        let told =
+        let result =
             unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size) };
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
-        if told < 0 || info.kernel_btf == 0 || name == c"vmlinux" || name.is_empty() {
+        if result < 0 || info.kernel_btf == 0 || name == c"vmlinux" || name.is_empty() {
             return None;
         }
         // SAFETY: the base outlives the split object.
@@ -237,7 +237,7 @@ pub fn has_types() -> bool {
 mod tests {
     use super::*;
 
-    /// Check arguments of tracepoints and functions of every kernel, and that there are none of others.
+    /// Check arguments of tracepoints and functions of every kernel, and that unknown ones have none.
     #[test]
     fn arguments() {
         if !has_types() {

@@ -1,5 +1,5 @@
-//! What processes do to their address spaces, as perf's records tell it in time: a process may be
-//! gone before /proc is read.
+//! What processes do to their address spaces, as perf's records report it in time: a process may
+//! be gone before /proc is read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,19 +31,19 @@ pub enum Change {
     Mapped(Mapped),
     /// It has begun another program, which has mapped nothing yet.
     Began {
-        /// The process.
+        /// The process, whichever of its threads did it.
         pid: u32,
     },
     /// It was made by another one, with the same mappings.
     Forked {
-        /// The process.
+        /// The new process.
         pid: u32,
         /// Who made it.
         parent: u32,
     },
     /// It has ended.
     Ended {
-        /// The process.
+        /// The process, whose number may be used again.
         pid: u32,
     },
     /// Records that the buffer had no room for.
@@ -53,7 +53,7 @@ pub enum Change {
 /// Code that a process has mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapped {
-    /// The process.
+    /// The process that mapped it.
     pub pid: u32,
     /// Its first address.
     pub start: u64,
@@ -192,8 +192,8 @@ impl Ring {
         let from = (from % self.bytes as u64) as usize;
         let first = count.min(self.bytes - from);
         let mut bytes = vec![0; count];
-        // SAFETY: both parts are within the data, to its end and from its beginning; the kernel does not write where
-        // it has not been told that this was read.
+        // SAFETY: both parts are within the data, to its end and from its beginning; the kernel does not write over
+        // what has not been reported as read.
         unsafe {
             ptr::copy_nonoverlapping(self.data.add(from), bytes.as_mut_ptr(), first);
             ptr::copy_nonoverlapping(self.data, bytes[first..].as_mut_ptr(), count - first);
@@ -209,7 +209,7 @@ impl Drop for Ring {
     }
 }
 
-/// A record: when it was, and what it tells.
+/// A record: its time, and the change.
 fn parse(record: &[u8]) -> Option<(u64, Change)> {
     let half = |at: usize| Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?));
     let word = |at: usize| Some(u64::from_ne_bytes(record.get(at..at + 8)?.try_into().ok()?));
@@ -263,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// Check that records are read as perf_event.h has them, and that one cut short is none.
+    /// Check that records are read as perf_event.h has them, and that one cut short is ignored.
     #[test]
     fn records() {
         let mut record = Vec::new();
@@ -288,8 +288,8 @@ mod tests {
         assert_eq!(parse(&[]), None);
     }
 
-    /// Check that a process that lives for a moment is told of from its fork to its end, with the
-    /// program that it maps.
+    /// Check that a process that lives for a moment is reported from its fork to its end, with
+    /// the program that it maps.
     #[test]
     fn as_root_a_short_life() {
         // SAFETY: takes nothing and cannot fail.

@@ -1,4 +1,4 @@
-//! Events that are counted, and not sampled (perf_event_open(2)).
+//! Counts of events, without samples (perf_event_open(2)).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,13 +17,13 @@ const PERF_FLAG_PID_CGROUP: libc::c_ulong = 4;
 pub enum Target<'a> {
     /// All of a CPU.
     Cpu(u32),
-    /// Those of a thread, 0 for the calling one; on one CPU, or without it on all.
+    /// A thread's, 0 for the calling one; on one CPU, or without it on all.
     Thread(u32, Option<u32>),
-    /// Those of tasks of a cgroup, by its directory, on a CPU.
+    /// The tasks' of a cgroup, by its directory, on a CPU.
     Cgroup(BorrowedFd<'a>, u32),
 }
 
-/// A reading.
+/// A count, with its times (PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     /// How many, since the event was opened.
@@ -51,8 +51,8 @@ impl Count {
 pub struct Counter(File);
 
 impl Counter {
-    /// Open it, not counting yet. That of a thread is counted in the threads and processes that it
-    /// starts too; with `from_exec` in nothing else, and from the moment that they execute a program.
+    /// Open it, not counting yet. A thread's event is counted in the threads and processes that it starts, too; with
+    /// `from_exec` in nothing else, and from the moment that they execute a program.
     ///
     /// # Errors
     /// The kernel lacks the event, or it is not permitted.
@@ -122,10 +122,10 @@ impl Counter {
         }
     }
 
-    /// What was counted so far, also in tasks that have ended.
+    /// The count so far, ended tasks included.
     ///
     /// # Errors
-    /// The event is in an error state: there were too many that may not share counters.
+    /// The event is in an error state: too many pinned events.
     pub fn read(&self) -> io::Result<Count> {
         let mut words = [[0_u8; 8]; 3];
         (&self.0).read_exact(words.as_flattened_mut())?;

@@ -194,7 +194,7 @@ impl Counters {
     }
 }
 
-/// A file of this thread's namespace: /proc/net is that of the main thread.
+/// A file of this thread's namespace: /proc/net is the main thread's.
 fn text(name: &str) -> String {
     fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The file.
+/// Times of each CPU, and counts since boot (proc_stat(5)).
 pub const PATH: &str = "/proc/stat";
 
 /// The used fields of a CPU's line, in seconds since boot.

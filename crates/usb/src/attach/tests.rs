@@ -39,7 +39,7 @@ fn finds_a_free_port() {
     assert_eq!(first_free(STATUS).unwrap(), 1);
 }
 
-/// Check that a controller whose ports are all in use is said to be full, with the remedy.
+/// Check that a controller whose ports are all in use is reported as full, with the remedy.
 #[test]
 fn says_that_all_ports_are_in_use() {
     let full = STATUS.replace("hs  0001 004", "hs  0001 006");

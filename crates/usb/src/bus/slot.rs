@@ -1,4 +1,4 @@
-//! A device, its socket, and what it has not answered.
+//! A device, its socket, and its open requests.
 
 use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ pub(super) enum Behind {
     Device(usize),
 }
 
-/// A device, with the requests that it has not answered.
+/// A device, with its open requests.
 pub(super) struct Slot {
     pub(super) socket: UnixStream,
     pub(super) requests: Requests,
@@ -24,7 +24,7 @@ pub(super) struct Slot {
     pub(super) device: Box<dyn Device>,
     pub(super) configuration: u8,
     pub(super) behind: Behind,
-    /// What it receives besides.
+    /// What it receives in addition to its cable's frames.
     pub(super) loads: VecDeque<Load>,
     pub(super) fifo: Fifo,
     pub(super) counters: Arc<Counters>,
@@ -93,7 +93,7 @@ impl Slot {
         self.bulk_out.retain(|(seqnum, _)| *seqnum != unlinked);
         let is_outgoing = self.bulk_out.len() < outgoing;
         // An interface that goes down takes back its requests for frames, if it has any just
-        // then, and that for changes, which it always has: usbnet_stop().
+        // then, and its request for changes, which it always has: usbnet_stop().
         if is_incoming && self.bulk_in.is_empty() {
             self.stop_asking();
         }
@@ -104,7 +104,7 @@ impl Slot {
         self.replies.push(&Reply::Unlink { seqnum, status });
     }
 
-    /// The driver wants no more frames, and not those either that wait for it.
+    /// The driver wants no more frames: the ones that wait for it are dropped.
     pub(super) fn stop_asking(&mut self) {
         self.is_asking = false;
         self.fifo.flush(Kind::NotReceiving, &self.counters);

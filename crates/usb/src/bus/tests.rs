@@ -291,7 +291,7 @@ fn a_cable_has_two_ends() {
     }
 }
 
-/// Check that the loop ends when it is told to, and closes the sockets.
+/// Check that the loop ends on request, and closes the sockets.
 #[test]
 fn ends_when_told() {
     let (mut served, mut one, _other) = wired();
@@ -361,7 +361,7 @@ fn a_load_waits_for_the_link() {
     served.wait(0, Kind::Filtered, 1000);
 }
 
-/// Check that a load that there can't be is refused with the reason.
+/// Check that an impossible load is refused with the reason.
 #[test]
 fn refuses_other_loads() {
     let of = |bytes| Load::new(&vec![0; bytes], Fault::None, 1).map(|_load| ());
@@ -377,7 +377,7 @@ fn refuses_other_loads() {
     );
 }
 
-/// Check that a device which is connected with another has loads besides, and the frames of both.
+/// Check that a device which is connected with another can have loads, too, and gets the frames of both.
 #[test]
 fn load_beside_a_cable() {
     let (served, mut one, mut other) = wired();

@@ -4,17 +4,17 @@ use crate::frame::{Fields, HEADER, MAX_FRAME, Malformed, padded};
 use crate::wire::{Fault, Fifo, Frame};
 
 const NTH_SIGNATURE: u32 = u32::from_le_bytes(*b"NCMH");
-/// Of a table whose datagrams have no check sequence.
+/// The signature of a table whose datagrams have no check sequence.
 const NDP_SIGNATURE: u32 = u32::from_le_bytes(*b"NCM0");
 const NTH: usize = 12;
 const NDP: usize = 8;
 const ENTRY: usize = 4;
-/// What every table and every datagram is aligned to, as our parameters say.
+/// What every table and every datagram is aligned to, by our parameters.
 const ALIGNMENT: usize = 4;
-/// As many as fit a transfer with their entries: what ends tables that give the same bytes
+/// As many as fit a transfer with their entries: bounds tables that give the same bytes
 /// again and again.
 const MAX_DATAGRAMS: usize = 1024;
-/// As the driver's own limit, `loopcount`: what ends a chain of tables that goes in a circle.
+/// As the driver's own limit, `loopcount`: ends a circular chain of tables.
 const MAX_TABLES: usize = 50;
 
 /// A length beyond every NTB, so that `cdc_ncm_rx_verify_nth16` refuses it.
@@ -77,7 +77,7 @@ fn table(
         return Err(fields.wrong("NDP16 signature", signature as usize, at));
     }
     let length = fields.u16("NDP16 length", at + 4)?;
-    // One entry and the one that ends the table are the least.
+    // A table has at least one entry and the end.
     if length < NDP + 2 * ENTRY || !length.is_multiple_of(ENTRY) {
         return Err(fields.wrong("NDP16 length", length, at + 4));
     }

@@ -2,7 +2,7 @@
 
 /// Bytes of it: `MAX_EEPROM_SIZE`.
 const BYTES: usize = 512;
-/// The first byte of one that is programmed.
+/// The first byte of a programmed EEPROM.
 const SIGNATURE: u8 = 0xa5;
 /// Where the address is: `EEPROM_MAC_OFFSET`.
 const MAC: usize = 1;
@@ -57,7 +57,7 @@ impl Eeprom {
             4 if self.writable => self.bytes.fill(data),
             5 if self.writable => *cell = 0xff,
             6 if self.writable => self.bytes.fill(0xff),
-            // Reload, and writing where it is not enabled, change nothing.
+            // Reload, and writing while it is disabled, change nothing.
             _ => {}
         }
     }

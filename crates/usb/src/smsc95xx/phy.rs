@@ -65,7 +65,7 @@ impl Phy {
         self.carrier && self.registers[BMCR] & BMCR_POWER_DOWN == 0
     }
 
-    /// Whether the host is to be interrupted.
+    /// Whether an interrupt is pending for the host.
     pub(super) fn interrupts(&self) -> bool {
         self.registers[INTERRUPTS] & self.registers[INTERRUPT_MASK] != 0
     }
@@ -74,7 +74,7 @@ impl Phy {
         self.change(|phy| phy.carrier = up);
     }
 
-    /// Change what the link depends on, and note what the host is to hear of it.
+    /// Change the link's state, and note the interrupts that this causes.
     fn change(&mut self, change: impl FnOnce(&mut Phy)) {
         let before = self.link();
         change(self);

@@ -113,7 +113,7 @@ impl Registers {
         self.get(register) & bits != 0
     }
 
-    /// A register, if there is such a one; all else reads as 0, as with `ethtool -d`.
+    /// A register, if it exists; all else reads as 0, as with `ethtool -d`.
     pub(super) fn read(&self, register: u16) -> Option<u32> {
         if register > END || !register.is_multiple_of(4) {
             return None;

@@ -34,7 +34,7 @@ fn binds_as_the_driver_does() {
     assert!(device.sends());
 }
 
-/// Check that there is a PHY at its own address alone.
+/// Check that the PHY answers at its own address alone.
 #[test]
 fn the_phy_has_one_address() {
     let mut device = bound(0, true);
@@ -75,7 +75,7 @@ fn a_pulled_cable_interrupts() {
     assert_eq!(device.interrupt(), status);
     let mut driver = SmscDriver::new(&mut device);
     assert_eq!(driver.mdio_read(1, 29), 0xc0, "negotiated, energy on");
-    // The bit of the link says first that it was down, then that it is up.
+    // The link's bit shows first that it was down, then that it is up.
     assert_eq!(driver.mdio_read(1, 1) & 4, 0);
     assert_eq!(driver.mdio_read(1, 1) & 4, 4);
     assert_eq!(driver.link(), Some((100, true)));
@@ -135,7 +135,7 @@ fn refuses_other_requests() {
     assert_eq!(Pipe::request(&mut device, write, &[0; 3]), Err(Stall));
 }
 
-/// Check that the descriptors have the length that they say, and the driver's endpoints.
+/// Check that the descriptors have the length in them, and the driver's endpoints.
 #[test]
 fn descriptors_are_whole() {
     let device = Smsc95xx::new(MAC);
@@ -160,7 +160,7 @@ fn hashes_as_the_driver() {
 }
 
 /// Check that frames for this address, for all, and for the groups of the table are taken,
-/// such as those of IPv6, and no others.
+/// such as IPv6's, and no others.
 #[test]
 fn filters_by_address() {
     let mut device = bound(0, true);
@@ -358,7 +358,7 @@ fn an_empty_fifo_is_waited_for() {
     assert_eq!(device.receive(&mut Fifo::default(), 18944), Some(vec![]));
 }
 
-/// Check that the driver drops frames that have an error, and refuses those of bad size,
+/// Check that the driver drops frames with an error, and refuses frames of bad size,
 /// which have a transfer of their own.
 #[test]
 fn faults_are_dropped_by_the_driver() {

@@ -21,7 +21,7 @@ const BROADCAST: u32 = 0x2000;
 const MULTICAST: u32 = 0x0400;
 const TYPE: u32 = 0x0020;
 const CRC_ERROR: u32 = 0x0002;
-/// The longest that the status word can say, which no transfer has.
+/// The longest that the status word can hold, which no transfer has.
 const BAD_SIZE: u32 = 0x3fff;
 
 const STATUS: usize = 4;
@@ -109,7 +109,7 @@ fn segments(
 }
 
 /// A frame with the checksum that its preamble asks for. The chip doesn't turn a checksum of
-/// 0 into 0xffff, which is why the driver leaves those of UDP over IPv6 to the kernel.
+/// 0 into 0xffff, which is why the driver leaves UDP's over IPv6 to the kernel.
 fn summed(segment: &[u8], checksums: bool) -> Option<Vec<u8>> {
     let (&[s0, s1, o0, o1], sent) = segment.split_first_chunk::<PREAMBLE>()?;
     let bytes = sent.len();

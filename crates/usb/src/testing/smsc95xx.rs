@@ -213,7 +213,7 @@ impl<'a> SmscDriver<'a> {
             let there = skb.len().min(4);
             header[..there].copy_from_slice(&skb[..there]);
             let header = u32::from_le_bytes(header);
-            // skb_pull() does nothing where there is not as much: that is how an offset
+            // skb_pull() does nothing where the skb is shorter: that is how an offset
             // which only one side knows of keeps the kernel in this loop.
             let before = skb.len();
             skb = skb.get(4 + self.align..).unwrap_or(skb);

@@ -122,7 +122,7 @@ fn refuses_invalid_requests() {
     assert_eq!(Reply::parse(&reply, |_| true), Err(expected));
 }
 
-/// Check that errors say what was wrong and what is expected.
+/// Check that errors have what was wrong and what is expected.
 #[test]
 fn errors_say_what_was_wrong() {
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Why packets are dropped: a row for each cause that the kernel counts. The ledgers of single
 //! packets, of paths and of benches go by it, and know no counter of their own.
 
-/// What counts a cause, as `netplumb_sys::proc::counters` has its name.
+/// The counter of a cause, by its name in `netplumb_sys::proc::counters`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counter {
     /// A protocol, in IPv4 and in IPv6.
@@ -16,7 +16,7 @@ pub(super) enum Counter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cause {
     pub(super) counter: Counter,
-    /// What it means to a reader.
+    /// The cause in a reader's words.
     pub(super) meaning: &'static str,
     /// The first names of causes above this one whose packets its counter counts too.
     pub(super) includes: &'static [&'static str],
@@ -72,12 +72,12 @@ pub(super) const CAUSES: &[Cause] = &[
     row(Device(FILTERS), "dropped by a tc filter").reasons(&["TC_"]),
     row(Protocol("IpOutDiscards", "Ip6OutDiscards"), "discarded on output").includes(&[QDISC]),
     row(Protocol("IpReasmFails", "Ip6ReasmFails"), "reassembly failed"),
-    // Of IPv6 alone.
+    // IPv6 only.
     row(One("Ip6InTooBigErrors"), "larger than the next MTU").reasons(&["PKT_TOO_BIG"]),
     row(Protocol("IpFragFails", "Ip6FragFails"), "larger than the next MTU")
         .includes(&["Ip6InTooBigErrors"])
         .reasons(&["PKT_TOO_BIG"]),
-    // What is above it (RFC 4113 and net/ipv4/udp.c for UDP).
+    // The protocols above it (RFC 4113 and net/ipv4/udp.c for UDP).
     row(Protocol("IcmpInErrors", "Icmp6InErrors"), "bad ICMP message"),
     row(Protocol("IcmpOutErrors", "Icmp6OutErrors"), "ICMP message not sent"),
     row(Protocol("TcpInErrs", "TcpInErrs"), "bad TCP segment").reasons(&["TCP_CSUM"]),
@@ -94,7 +94,7 @@ pub(super) const CAUSES: &[Cause] = &[
     row(One(SOCKET), "dropped by the socket")
         .includes(&["UdpRcvbufErrors", "UdpInCsumErrors", "UdpMemErrors", "UdpInErrors"])
         .reasons(&["SOCKET_RCVBUFF", "SOCKET_FILTER"]),
-    // Devices (Documentation/networking/statistics.rst), and what is between them and IP.
+    // Devices (Documentation/networking/statistics.rst), and the layers between them and IP.
     row(Device("rx_fifo_errors"), "the receive ring of the device was full"),
     row(Device("rx_crc_errors"), "wrong check sequence"),
     row(Device("rx_length_errors"), "wrong length"),
@@ -106,12 +106,12 @@ pub(super) const CAUSES: &[Cause] = &[
     row(Device(TX_DROPPED), "dropped by the device on transmission"),
     row(One("softnet dropped"), "the backlog of the CPU was full").reasons(&["CPU_BACKLOG"]),
 ];
-/// What a device drops that was handed to it to be sent.
+/// Packets that a device dropped instead of sending.
 pub(super) const TX_DROPPED: &str = "tx_dropped";
 
 /// The version of IP whose packets a counter counts; none for both.
 pub(super) fn family(counter: &str) -> Option<Family> {
-    match of(counter)?.counter {
+    match cause_of(counter)?.counter {
         Protocol(v4, v6) if v4 != v6 => Some(match counter.ends_with(v6) {
             true => Family::V6,
             false => Family::V4,
@@ -122,7 +122,7 @@ pub(super) fn family(counter: &str) -> Option<Family> {
 
 /// The cause that a counter counts, which may begin with whose it is ("sender: tx0
 /// tx_dropped").
-pub(super) fn of(counter: &str) -> Option<&'static Cause> {
+pub(super) fn cause_of(counter: &str) -> Option<&'static Cause> {
     let counter = match counter.split_once(": ") {
         Some((_, counter)) => counter,
         None => counter,
@@ -135,7 +135,7 @@ pub(super) fn of(counter: &str) -> Option<&'static Cause> {
     })
 }
 
-/// Whether a cause is one of those that go by these first names.
+/// Whether the first name of a cause's counter is among these.
 pub(super) fn is_among(cause: &Cause, names: &[&str]) -> bool {
     let (Protocol(name, _) | Device(name) | One(name)) = cause.counter;
     names.contains(&name)
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Check that causes are each declared once, and after those that they include.
+    /// Check that causes are each declared once, and after the ones that they include.
     #[test]
     fn rows() {
         let mut above: Vec<&str> = Vec::new();
@@ -162,7 +162,7 @@ mod tests {
             assert!(!above.contains(&name), "{name} twice");
             above.push(name);
             if let Protocol(v4, v6) = cause.counter {
-                assert_eq!((of(v4), of(v6)), (Some(cause), Some(cause)));
+                assert_eq!((cause_of(v4), cause_of(v6)), (Some(cause), Some(cause)));
             }
         }
     }

@@ -52,7 +52,7 @@ fn settled(
 ) -> Result<Limit, GeneratorError> {
     for tried in 0..TRIES {
         if let Some(pps) = plausible(windows(WINDOW * LONGER.pow(tried))?) {
-            return Ok(Limit::of(pps));
+            return Ok(Limit::at_pps(pps));
         }
     }
     Ok(Limit::Unknown)

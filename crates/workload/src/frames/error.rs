@@ -13,13 +13,13 @@ pub enum GeneratorError {
     CannotRun {
         /// What is missing, in a sentence.
         reason: String,
-        /// The remedy.
+        /// What to install, change or use instead.
         remedy: String,
     },
     /// A system call failed.
     #[error("can't {doing}: {source}")]
     System {
-        /// The operation.
+        /// What was attempted, as in "can't ...".
         doing: String,
         /// The system's reason.
         source: io::Error,

@@ -18,7 +18,7 @@ const MIXED: [u8; MIX] = [0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 0, 1];
 /// Offset of the IP header.
 const IP_AT: u32 = 14;
 
-/// What differs from frame to frame.
+/// The varying part of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Varying {
     /// The lower half of the source's address.
@@ -118,7 +118,7 @@ pub(super) fn config(plan: &GeneratorPlan) -> Result<Config, GeneratorError> {
         port_at,
         ip_check_at,
         l4_check_at,
-        // ICMP of IPv4 has no pseudo header (RFC 792), that of IPv6 does (RFC 4443, 2.3).
+        // ICMP over IPv4 has no pseudo header (RFC 792), ICMPv6 has (RFC 4443, 2.3).
         address_in_l4_check: (plan.frames.kind != FrameKind::Icmp
             || plan.frames.family == Family::V6)
             .into(),
@@ -163,8 +163,8 @@ fn template(
     for (i, to) in words.iter_mut().enumerate().take(header / 8) {
         *to = word(i * 8);
     }
-    // A checksum is the complement of the sum: with zeros for what varies, it gives the sum of the
-    // rest.
+    // A checksum is the complement of the sum: with zeros for the varying fields, it gives the sum
+    // of the rest.
     let rest = frame(
         plan,
         &Varying {

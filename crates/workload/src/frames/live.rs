@@ -244,7 +244,7 @@ impl Live {
             repeat: 1,
             ..Default::default()
         };
-        // SAFETY: both buffers outlive the call, and are as long as they are said to be.
+        // SAFETY: both buffers outlive the call, and have the given lengths.
         let error =
             unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
         if error != 0 {
@@ -269,18 +269,18 @@ pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError
     if !tells() {
         return Ok(());
     }
-    let mut told = sys::bpf_xdp_query_opts {
+    let mut features = sys::bpf_xdp_query_opts {
         sz: size_of::<sys::bpf_xdp_query_opts>() as _,
         ..Default::default()
     };
     let device = plan.exit.device as i32;
     inside(plan.exit.namespace.as_fd(), || {
-        // SAFETY: it fills in what it is told the size of, which outlives the call.
-        let error = unsafe { sys::bpf_xdp_query(device, 0, &raw mut told) };
+        // SAFETY: it fills in a structure whose size it has, and which outlives the call.
+        let error = unsafe { sys::bpf_xdp_query(device, 0, &raw mut features) };
         if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
     })
     .map_err(doing("query the XDP features of the generator's device"))?;
-    if told.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0 {
+    if features.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0 {
         return Ok(());
     }
     Err(GeneratorError::CannotRun {
@@ -325,7 +325,7 @@ fn inode(namespace: BorrowedFd<'_>) -> io::Result<u32> {
 
 fn system(what: &str) -> impl FnOnce(libbpf_rs::Error) -> GeneratorError + '_ {
     move |error| {
-        doing(what)(match errno::of(&error) {
+        doing(what)(match errno::errno_in(&error) {
             // To recognise the error.
             Some(number) => io::Error::from_raw_os_error(number),
             None => io::Error::other(error.to_string()),

@@ -112,7 +112,7 @@ impl Maker {
             0
         };
         let varying = Varying {
-            address: config.first_address + slot.address_step,
+            address: config.first_address.wrapping_add(slot.address_step),
             port: (config.first_port + slot.port_step) as u16,
             size_bytes: config.templates[place as usize].size_bytes,
             stamp: (config.stamped != 0).then_some(Stamp { sequence: slot.frames as u32, due_ns }),

@@ -75,7 +75,7 @@ impl Method {
 pub struct GeneratorPlan {
     /// Device and addresses.
     pub exit: Exit,
-    /// The frames.
+    /// Kind, size and headers of frames.
     pub frames: Frames,
     /// Number of flows per source address, on consecutive ports; 0 for as many as there are ports,
     /// 1 for an address per flow.

@@ -100,7 +100,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Send all of them. What the device refuses is counted and discarded.
+    /// Send all of them. Frames that the device refuses are counted and discarded.
     fn send(
         &self,
         socket: &OwnedFd,
@@ -199,7 +199,7 @@ fn bound(device: u32) -> io::Result<OwnedFd> {
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_ifindex = i32::try_from(device).map_err(io::Error::other)?;
-    // SAFETY: the address is one of its kind, as long as is said, and outlives the call.
+    // SAFETY: the address is of its kind, has the given length, and outlives the call.
     let done = unsafe {
         libc::bind(
             socket.as_raw_fd(),

@@ -38,8 +38,8 @@ pub(super) fn enter(namespace: BorrowedFd<'_>) -> Result<(), GeneratorError> {
     netns::enter(namespace).map_err(doing("enter the generator's network namespace"))
 }
 
-/// Make [`CALL_BACK`] interrupt system calls, without other effects. An existing handler does so as
-/// well.
+/// Make [`CALL_BACK`] interrupt system calls, without other effects. An existing handler does so,
+/// too.
 pub(super) fn answer_calls() -> Result<(), GeneratorError> {
     extern "C" fn nothing(_: libc::c_int) {}
     static SET: std::sync::Once = std::sync::Once::new();
@@ -47,8 +47,8 @@ pub(super) fn answer_calls() -> Result<(), GeneratorError> {
     SET.call_once(|| {
         let action =
             SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
-        // SAFETY: the handler does nothing, which is safe in any state; the one that
-        // there was is restored if it was somebody's.
+        // SAFETY: the handler does nothing, which is safe in any state; an existing one is restored
+        // if it was somebody's.
         result = unsafe {
             sigaction(CALL_BACK, &action).and_then(|old| match old.handler() {
                 SigHandler::SigDfl | SigHandler::SigIgn => Ok(()),

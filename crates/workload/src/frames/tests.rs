@@ -125,8 +125,8 @@ fn as_root_made_in_the_kernel() {
     checked.join().unwrap();
 }
 
-/// Check that the program's gaps equal those of user space, to the nanosecond: so it keeps the rate
-/// that is checked below.
+/// Check that the program's gaps equal user space's, to the nanosecond: so it keeps the rate that
+/// is checked below.
 #[test]
 fn as_root_paced_in_the_kernel() {
     if cannot() {
@@ -240,7 +240,7 @@ fn pace() {
             }
         }
         let took = (last.unwrap() - start) as f64 / f64::from(frames);
-        // A gap's deviation is 0.29 of the mean; that of 200,000 together 0.00065.
+        // One gap's deviation is 0.29 of the mean; the deviation of 200,000 together is 0.00065.
         assert!((took / mean - 1.0).abs() < 0.004, "{took} ns for {mean}");
         assert_eq!(maker.behind(), 0);
     }

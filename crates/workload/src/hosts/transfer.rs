@@ -3,14 +3,17 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
-use super::{PATIENCE, told};
+/// Maximum time without a byte, by the guest's clock: a slow wire is not an error as long as frames
+/// cross it, which the wire checks.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(super) fn write_all(stream: &mut TcpStream, bytes: u64, buffer: &[u8]) -> io::Result<()> {
     let mut left = bytes;
     while left > 0 {
         let now = left.min(buffer.len() as u64) as usize;
-        stream.write_all(&buffer[..now]).map_err(told)?;
+        stream.write_all(&buffer[..now]).map_err(explained)?;
         left -= now as u64;
     }
     Ok(())
@@ -19,7 +22,7 @@ pub(super) fn write_all(stream: &mut TcpStream, bytes: u64, buffer: &[u8]) -> io
 pub(super) fn read_all(stream: &mut TcpStream, bytes: u64, buffer: &mut [u8]) -> io::Result<u64> {
     let mut done = 0;
     while done < bytes {
-        match stream.read(buffer).map_err(told)? {
+        match stream.read(buffer).map_err(explained)? {
             0 => break,
             bytes => done += bytes as u64,
         }
@@ -27,14 +30,14 @@ pub(super) fn read_all(stream: &mut TcpStream, bytes: u64, buffer: &mut [u8]) ->
     Ok(done)
 }
 
-/// What each of several connections has of so many bytes.
+/// The share of each of several connections, in bytes.
 fn shares(bytes: u64, connections: usize) -> Vec<u64> {
     let connections = connections as u64;
     let share = |n| bytes / connections + u64::from(n < bytes % connections);
     (0..connections).map(share).collect()
 }
 
-/// Write each connection's share, in turns, to those that have room.
+/// Write each connection's share, in turns, to connections that have room.
 pub(super) fn write_to_all(streams: &mut [TcpStream], bytes: u64, buffer: &[u8]) -> io::Result<()> {
     let mut left = shares(bytes, streams.len());
     by_turns(streams, libc::POLLOUT, &mut |number, stream| {
@@ -47,7 +50,8 @@ pub(super) fn write_to_all(streams: &mut [TcpStream], bytes: u64, buffer: &[u8])
     })
 }
 
-/// Read each connection's share, in turns, from those that have something; returns how much it was.
+/// Read each connection's share, in turns, from connections that have data; returns the number of
+/// bytes.
 pub(super) fn read_from_all(
     streams: &mut [TcpStream],
     bytes: u64,
@@ -85,9 +89,9 @@ pub(crate) fn by_turns(
     // A connection that is done has a descriptor below 0, which poll() passes over.
     while polls.iter().any(|poll| poll.fd >= 0) {
         let count = polls.len() as libc::nfds_t;
-        // SAFETY: the pointer and the number are those of `polls`.
+        // SAFETY: the pointer and the number describe `polls`.
         match unsafe { libc::poll(polls.as_mut_ptr(), count, PATIENCE.as_millis() as i32) } {
-            0 => return Err(told(io::ErrorKind::TimedOut.into())),
+            0 => return Err(explained(io::ErrorKind::TimedOut.into())),
             n if n < 0 => return Err(io::Error::last_os_error()),
             _ => {}
         }
@@ -107,6 +111,20 @@ pub(crate) fn by_turns(
         stream.set_nonblocking(false)?;
     }
     Ok(())
+}
+
+/// An error with the reason that is likely between two hosts.
+pub(crate) fn explained(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!(
+                "nothing came for {} s of the guest's time: is the wire too slow, or does it lose too much?",
+                PATIENCE.as_secs()
+            ),
+        ),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::Total;
+use super::total::Total;
 
 /// `struct iocb` of include/uapi/linux/aio_abi.h, little-endian.
 #[repr(C)]
@@ -51,7 +51,7 @@ fn checked(returned: libc::c_long) -> io::Result<usize> {
 }
 
 impl Queue {
-    /// For so many at a time.
+    /// A queue for at most `reads` reads at a time.
     pub(super) fn new(reads: usize) -> Queue {
         Queue {
             context: 0,
@@ -156,7 +156,7 @@ impl Queue {
         let most = self.events.len();
         let events = self.events.as_mut_ptr();
         let no_limit: *const libc::timespec = std::ptr::null();
-        // SAFETY: the events are ours, as many as is said, and there is no time limit.
+        // SAFETY: the events are ours, of the given number, and there is no time limit.
         checked(unsafe {
             libc::syscall(libc::SYS_io_getevents, self.context, 1, most, events, no_limit)
         })

@@ -12,10 +12,10 @@ use netplumb_sys::netns::inside;
 use super::mix::{FileOf, Requests};
 use super::server::PORT;
 use crate::ends::{Ends, stream};
-use crate::hosts::transfer::by_turns;
-use crate::hosts::{Connections, Done, Edges, OVER, PATIENCE, READY, segments_of, size, told};
+use crate::hosts::transfer::{PATIENCE, by_turns, explained};
+use crate::hosts::{Connections, Done, Edges, OVER, READY, segments_of, size};
 
-/// What the server tells when its block has begun.
+/// The server's signal that its block has begun.
 const GO: u8 = b'g';
 /// Longest head of an answer; nginx's has some 250 bytes.
 const MOST_HEAD_BYTES: usize = 8 << 10;
@@ -34,7 +34,10 @@ pub(crate) fn serve(
     control.say(GO)?;
     control.hear(OVER)?;
     edges.end();
-    Ok(Done { bytes: Requests::of(load).map(|file| file.size_bytes()).sum(), ..Done::default() })
+    Ok(Done {
+        bytes: Requests::from_load(load).map(|file| file.size_bytes()).sum(),
+        ..Done::default()
+    })
 }
 
 /// Connections to a server.
@@ -42,7 +45,7 @@ pub(crate) fn serve(
 pub struct Clients(Vec<TcpStream>);
 
 impl Clients {
-    /// Open those of a load, with a receive buffer of this size.
+    /// Open the connections of a load, with a receive buffer of this size.
     ///
     /// # Errors
     /// The server does not accept them.
@@ -54,7 +57,7 @@ impl Clients {
             if let Some(bytes) = buffer_bytes {
                 size(&socket, libc::SO_RCVBUFFORCE, bytes)?;
             }
-            socket.connect_timeout(&to.into(), PATIENCE).map_err(told)?;
+            socket.connect_timeout(&to.into(), PATIENCE).map_err(explained)?;
             // SAFETY: the descriptor was just given up by its owner.
             let stream = unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) };
             stream.set_nodelay(true)?;
@@ -66,11 +69,10 @@ impl Clients {
         })
     }
 
-    /// Be the host with the client for a block: ask for all files of a load, and check what comes.
+    /// Be the host with the client for a block: request all files of a load, and check the answers.
     ///
     /// # Errors
-    /// A connection failed, or nothing moves. An answer that is not as it should be is none: it is in
-    /// [`Done::failed`].
+    /// A connection failed, or nothing moves. A wrong answer is not an error: it is in [`Done::failed`].
     pub fn fetch(
         &mut self,
         control: &mut Connections,
@@ -98,14 +100,14 @@ impl Clients {
     }
 
     fn fetch_all(&mut self, load: WebLoad) -> io::Result<Done> {
-        let mut requests = Requests::of(load);
+        let mut requests = Requests::from_load(load);
         let mut done =
             Done { turns_ns: Vec::with_capacity(load.requests as usize), ..Done::default() };
         let mut failed = BTreeMap::new();
         // With few requests, some connections have none.
-        let mut asked: Vec<Option<Asked>> = Vec::new();
+        let mut asked: Vec<Option<PendingRequest>> = Vec::new();
         for (stream, file) in self.0.iter_mut().zip(requests.by_ref()) {
-            asked.push(Some(Asked::send(stream, file)?));
+            asked.push(Some(PendingRequest::send(stream, file)?));
         }
         let mut buffer = vec![0; READ_BYTES];
         let busy = &mut self.0[..asked.len()];
@@ -131,7 +133,8 @@ impl Clients {
                 }
             }
             done.turns_ns.push(current.began.elapsed().as_nanos() as u64);
-            asked[number] = requests.next().map(|file| Asked::send(stream, file)).transpose()?;
+            asked[number] =
+                requests.next().map(|file| PendingRequest::send(stream, file)).transpose()?;
             Ok(asked[number].is_some())
         })?;
         // Those for which no connection was left.
@@ -144,37 +147,37 @@ impl Clients {
     }
 }
 
-/// A request, and what has come of its answer.
-struct Asked {
+/// A request, and the answer so far.
+struct PendingRequest {
     file: FileOf,
     began: Instant,
-    /// What has come of the head; empty once it is complete.
+    /// The part of the head that has arrived; empty once it is complete.
     head: Vec<u8>,
     /// The length of the body, once the head is complete.
     body_bytes: Option<u64>,
-    /// What has come of it.
+    /// Bytes of the body that have arrived.
     at: u64,
     wrong: Option<String>,
 }
 
-/// What an answer is not.
+/// Why an answer is wrong.
 enum Wrong {
     /// It is another one, but the next may follow.
     Answer(String),
-    /// It can't be read, nor can what follows.
+    /// It can't be read, nor can the bytes after it.
     Protocol(String),
 }
 
-impl Asked {
-    fn send(stream: &mut TcpStream, file: FileOf) -> io::Result<Asked> {
+impl PendingRequest {
+    fn send(stream: &mut TcpStream, file: FileOf) -> io::Result<PendingRequest> {
         let request = format!("GET /{} HTTP/1.1\r\nHost: plumb\r\n\r\n", file.path());
         let began = Instant::now();
         // There is room for it: nothing else was sent since the answer before.
         stream.write_all(request.as_bytes())?;
-        Ok(Asked { file, began, head: Vec::new(), body_bytes: None, at: 0, wrong: None })
+        Ok(PendingRequest { file, began, head: Vec::new(), body_bytes: None, at: 0, wrong: None })
     }
 
-    /// Take some more bytes; returns what came of it once the answer is whole.
+    /// Take some more bytes; returns the outcome once the answer is complete.
     fn take(&mut self, mut bytes: &[u8]) -> Option<Result<(), Wrong>> {
         let begun = self.head.len();
         let body_bytes = match self.body_bytes {
@@ -264,7 +267,7 @@ mod tests {
                             answer.extend_from_slice(file.contents(at, (length - at) as usize));
                         }
                         let answer = wrong(number, answer);
-                        // In pieces, of which the first ends within the head.
+                        // In pieces; the first ends within the head.
                         for piece in answer.chunks(30_011).flat_map(|p| [&p[..10], &p[10..]]) {
                             if stream.write_all(piece).is_err() {
                                 return;
@@ -295,15 +298,15 @@ mod tests {
     #[test]
     fn all_files_come() {
         let done = fetched(|_, answer| answer);
-        let asked: u64 = Requests::of(LOAD).map(|file| file.size_bytes()).sum();
+        let asked: u64 = Requests::from_load(LOAD).map(|file| file.size_bytes()).sum();
         assert_eq!((done.bytes, done.failed), (asked, vec![]));
         assert_eq!(done.turns_ns.len(), LOAD.requests as usize);
     }
 
-    /// Check that what is not as it should be is counted by cause, to the byte.
+    /// Check that wrong answers are counted by cause, to the byte.
     #[test]
     fn what_is_wrong_is_counted() {
-        let asked: u64 = Requests::of(LOAD).map(|file| file.size_bytes()).sum();
+        let asked: u64 = Requests::from_load(LOAD).map(|file| file.size_bytes()).sum();
         let cause = |done: Done| {
             let failed: u64 = done.failed.iter().map(|(_, bytes)| bytes).sum();
             assert_eq!(done.bytes + failed, asked);

@@ -16,10 +16,10 @@ const CLASSES: usize = 4;
 const SIZES: usize = 9;
 /// How often each size of a class is asked for, in thousandths: 1/1 to 1/9, the most for the middle.
 const POPULARITY: [u32; SIZES] = [39, 59, 88, 178, 353, 118, 71, 50, 44];
-/// The contents of all files repeat after so many bytes, a prime: each begins somewhere else.
+/// Period in bytes of the contents of all files, a prime: each file begins at another place.
 const PERIOD: usize = 65_521;
 
-/// A file.
+/// A file, as SPECweb99 numbers them: directory, class and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileOf {
     directory: u32,
@@ -52,13 +52,13 @@ impl FileOf {
         (self.size as u64 + 1) * unit_tenths / 10
     }
 
-    /// Where its contents begin in what repeats.
+    /// Offset of its contents in the period.
     fn begins(&self) -> usize {
         let number = (self.directory as usize * CLASSES + self.class) * SIZES + self.size;
         number * 7_919 % PERIOD
     }
 
-    /// So many bytes of its contents, or a period of them, from `at` on.
+    /// Up to `bytes` bytes of its contents, at most a period, from offset `at` on.
     pub fn contents(&self, at: u64, bytes: usize) -> &'static [u8] {
         let from = (self.begins() + (at % PERIOD as u64) as usize) % PERIOD;
         &CONTENTS[from..from + bytes.min(PERIOD)]
@@ -92,8 +92,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Those of a load.
-    pub fn of(load: WebLoad) -> Requests {
+    /// The sequence of requests of a load.
+    pub fn from_load(load: WebLoad) -> Requests {
         Requests {
             load,
             random: Pcg64Mcg::seed_from_u64(u64::from(load.seed)),
@@ -107,7 +107,7 @@ impl Requests {
         (self.random.next_u64() % limit.max(1) as u64) as usize
     }
 
-    /// One of some that each have so much of the sum.
+    /// The number of one item, drawn by weight.
     fn weighted(&mut self, weights: impl Iterator<Item = u32> + Clone) -> usize {
         let sum: u32 = weights.clone().sum();
         let mut left = self.below(sum as usize) as u32;
@@ -131,7 +131,7 @@ impl Iterator for Requests {
         self.drawn += 1;
         if self.classes.is_empty() {
             // In shares that are exact for each hundred: with few requests, whether one of the
-            // largest is among them would matter more than what is measured.
+            // largest is among them would matter more than the settings.
             self.classes = (SHARES.iter().enumerate())
                 .flat_map(|(class, share)| vec![class; *share])
                 .collect();
@@ -171,7 +171,7 @@ mod tests {
     /// in the same order each time, and in another with another seed.
     #[test]
     fn shares() {
-        let drawn: Vec<FileOf> = Requests::of(load(10_000)).collect();
+        let drawn: Vec<FileOf> = Requests::from_load(load(10_000)).collect();
         for (class, share) in SHARES.iter().enumerate() {
             let of = drawn.iter().filter(|file| file.class == class).count();
             assert_eq!(of, share * 100);
@@ -182,12 +182,12 @@ mod tests {
         assert!((share(&|file| file.size == 4) - 0.353).abs() < 0.02);
         assert!((share(&|file| file.size == 8) - 0.044).abs() < 0.01);
         assert!((share(&|file| file.directory == 0) - 6.0 / 11.0).abs() < 0.02);
-        assert_eq!(drawn, Requests::of(load(10_000)).collect::<Vec<_>>());
+        assert_eq!(drawn, Requests::from_load(load(10_000)).collect::<Vec<_>>());
         let other = WebLoad { seed: 2, ..load(10_000) };
-        assert_ne!(drawn, Requests::of(other).collect::<Vec<_>>());
+        assert_ne!(drawn, Requests::from_load(other).collect::<Vec<_>>());
     }
 
-    /// Check that contents are told from those of another file, and of another place.
+    /// Check that contents differ from another file's, and from another offset's.
     #[test]
     fn contents() {
         let all: Vec<FileOf> = files(2).collect();

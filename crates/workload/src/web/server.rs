@@ -34,11 +34,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Write the files of so many directories below `root`, and start the server in the sender's
-    /// namespace, on one CPU if that is given; `folder` is for what it needs itself.
+    /// Write the files of this many directories below `root`, and start the server in the sender's
+    /// namespace, on one CPU if that is given; `folder` is for its own files.
     ///
     /// # Errors
-    /// The files can't be written, or it does not start: what it wrote.
+    /// The files can't be written, or it does not start: its output.
     pub fn start(
         program: &Path,
         folder: &Path,
@@ -121,7 +121,7 @@ impl Drop for Server {
     }
 }
 
-/// Write the files; those that are on a disk are on it afterwards.
+/// Write the files; on a disk, they are on it afterwards.
 fn write_files(root: &Path, directories: u32) -> io::Result<()> {
     for file in mix::files(directories) {
         fs::create_dir_all(root.join(file.folder()))?;

@@ -1,4 +1,4 @@
-//! What a receiving kernel says of the frames.
+//! How a receiving kernel counts the frames.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -71,7 +71,7 @@ fn as_root_a_kernel_takes_them() {
     }
 }
 
-/// Check that a socket receives what is reported as sent: ports, sizes and stamps.
+/// Check that a socket receives the frames reported as sent: ports, sizes and stamps.
 #[test]
 fn as_root_a_socket_reads_them() {
     let Some(_turn) = turn() else { return };
@@ -113,7 +113,7 @@ fn as_root_a_socket_reads_them() {
             assert_eq!(u64::from(stamp.sequence), sequence);
             if let Some(last) = last.replace(stamp) {
                 let gap_ns = stamp.due_ns - last.due_ns;
-                // What is forgotten leaves a gap.
+                // A forgotten frame leaves a gap.
                 let most = if behind > 0 { u64::MAX } else { 301_000 };
                 assert!((99_000..most).contains(&gap_ns), "{gap_ns}");
             }

@@ -166,7 +166,7 @@ pub(crate) fn total(counts: &[Generated], of: impl Fn(&Generated) -> u64) -> u64
     counts.iter().map(of).sum()
 }
 
-/// An XDP program at `rx0` that counts frames and says what becomes of them.
+/// An XDP program at `rx0` that counts frames and decides what becomes of them.
 pub(crate) struct Sink {
     map: OwnedFd,
     _program: OwnedFd,
@@ -196,7 +196,7 @@ impl Sink {
             (0xbf, 4, 2, 0, 0),
             (0x07, 4, 0, 0, 14),
             (0x2d, 4, 3, 6, 0),
-            // and unless it goes to us: a kernel says things by multicast, too
+            // and unless it goes to us: a kernel also sends multicast
             (0x71, 4, 2, 0, 0),
             (0x55, 4, 0, 4, TO_MAC[0].into()),
             // r1 = &count (BPF_PSEUDO_MAP_VALUE), r2 = 1, lock *r1 += r2
@@ -268,7 +268,7 @@ pub(crate) fn program(instructions: &[(u8, u8, u8, i16, i32)]) -> OwnedFd {
             instruction
         })
         .collect();
-    // SAFETY: there are as many instructions as it says, and no options.
+    // SAFETY: the count of instructions is right, and there are no options.
     owned(unsafe {
         sys::bpf_prog_load(
             sys::BPF_PROG_TYPE_XDP,

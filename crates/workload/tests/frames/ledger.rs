@@ -1,4 +1,4 @@
-//! What was made = what was sent + what was refused; what was sent = what came.
+//! Frames made = sent + refused; frames sent = received.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ fn as_root_dropped_and_calibrated() {
     let at_once = sink.count();
     assert!(at_once > 0);
     std::thread::sleep(RUN);
-    // What was on its way then may have come since.
+    // Frames under way at that time may have arrived since.
     assert!(sink.count() - at_once < 256);
     let limits = calibrate(&pair.plan(udp())).unwrap();
     // On a busy machine one may stay unknown: none is 0.

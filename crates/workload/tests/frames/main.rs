@@ -1,4 +1,4 @@
-//! The frame generator on its own veth pairs: what was sent is what arrived.
+//! The frame generator on its own veth pairs: all that it sends arrives.
 //!
 //! Needs root; elsewhere it is skipped.
 

@@ -38,8 +38,8 @@ fn thread_seconds() -> f64 {
         let path = task.unwrap().path();
         let name = std::fs::read_to_string(path.join("comm")).unwrap();
         if name.starts_with("frames-") {
-            let told = std::fs::read_to_string(path.join("schedstat")).unwrap();
-            ns += told.split(' ').next().unwrap().parse::<u64>().unwrap();
+            let schedstat = std::fs::read_to_string(path.join("schedstat")).unwrap();
+            ns += schedstat.split(' ').next().unwrap().parse::<u64>().unwrap();
         }
     }
     ns as f64 / 1e9

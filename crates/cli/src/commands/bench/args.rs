@@ -8,6 +8,7 @@ use netplumb_model::experiment::{
     Blocks, Experiment, Kind, Knob, Knobs, Lab, Nics, Time, Vary, Workload,
 };
 
+use crate::args::heading;
 use crate::args::knobs::{ALL, KnobArgs, OfFrames, Shows};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
@@ -20,54 +21,68 @@ use crate::exit::Usage;
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(super) knobs: KnobArgs<OfFrames>,
-    /// Search for the highest rate without loss (RFC 9971); with --latency, also measure latency
-    /// at 10, 50 and 90 % of it. --time is the duration of the longest trial
-    #[arg(long, conflicts_with = "rate")]
-    pub(super) search: bool,
-    /// Measure each arm twice, as two arms (A/A test): differences between the two are noise
-    #[arg(long)]
-    pub(super) twice: bool,
+    /// Lab to run in
+    ///
+    /// Rates in guests are comparable only with each other.
+    #[arg(
+        long,
+        value_name = "LAB",
+        value_enum,
+        default_value = "netns",
+        conflicts_with = "nic",
+        help_heading = heading::LAB
+    )]
+    pub(super) lab: BenchLab,
     #[command(flatten)]
     pub(super) nics: NicArgs,
+    /// Search for the highest rate without loss (RFC 9971)
+    ///
+    /// With --latency, also measure latency at 10, 50 and 90 % of that rate. --time is the duration
+    /// of the longest trial.
+    #[arg(long, help_heading = heading::MEASUREMENT, conflicts_with = "rate")]
+    pub(super) search: bool,
+    /// Measure each arm twice, as two arms (A/A test); their differences are noise
+    #[arg(long, help_heading = heading::MEASUREMENT)]
+    pub(super) twice: bool,
     /// Number of blocks per arm
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = heading::MEASUREMENT, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) blocks: u32,
     /// Measuring time per block, like 500ms or 2s
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = heading::MEASUREMENT)]
     pub(super) time: Time,
     /// Warm-up time before each block, not measured
-    #[arg(long, value_name = "TIME", default_value = "300ms")]
+    #[arg(long, value_name = "TIME", default_value = "300ms", help_heading = heading::MEASUREMENT)]
     pub(super) warmup: Time,
-    /// Explain the differences: also count instructions per packet in guests, sample CPU time on
-    /// this machine, and list the functions that differ
-    #[arg(long)]
+    /// Explain differences: also count instructions and sample CPU time
+    ///
+    /// Counts instructions per packet in guests, samples CPU time on this machine, and lists the
+    /// functions that differ.
+    #[arg(long, help_heading = heading::MEASUREMENT)]
     pub(super) explain: bool,
-    /// Where to run: netns, or vm (rates in guests can only be compared with each other)
-    #[arg(long, value_name = "LAB", value_enum, default_value = "netns", conflicts_with = "nic")]
-    pub(super) lab: BenchLab,
     #[command(flatten)]
     pub(super) out: OutArgs,
 }
 
 /// Interfaces of this machine, or of the network namespace that plumb runs in.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::LAB)]
 pub(super) struct NicArgs {
-    /// Measure on interfaces of this machine: the one that receives the packets
+    /// Measure on interfaces of this machine: NIC receives the packets
     #[arg(long, value_name = "NIC", requires = "from", conflicts_with_all = ["link", "plant"])]
     pub(super) nic: Option<String>,
-    /// The interface that sends the packets, cabled to --nic
+    /// Interface that sends the packets, cabled to --nic
     #[arg(long, value_name = "NIC", requires = "nic")]
     pub(super) from: Option<String>,
-    /// The interface that forwards the packets (bench forward only)
+    /// Interface that forwards the packets (bench forward only)
     #[arg(long, value_name = "NIC", requires_all = ["nic", "sink"])]
     pub(super) to: Option<String>,
-    /// The interface that receives the forwarded packets, cabled to --to (bench forward only)
+    /// Interface that receives the forwarded packets, cabled to --to (bench forward only)
     #[arg(long, value_name = "NIC", requires = "to")]
     pub(super) sink: Option<String>,
-    /// Allow changes to these interfaces; without it, only print what would be changed
+    /// Allow changes to these interfaces; without it, only print the changes
     #[arg(long, value_name = "NIC,NIC", value_delimiter = ',', requires = "nic")]
     pub(super) yes_change: Vec<String>,
-    /// Allow changes even if the default route or your SSH session uses one of them
+    /// Allow changes to an interface of the default route or of your SSH session
     #[arg(long, requires = "nic")]
     pub(super) even_default_route: bool,
 }
@@ -108,21 +123,25 @@ impl Shows for OfSwaps {
     fn shows(knob: &Knob) -> bool {
         ["path", "cores"].contains(&knob.key)
     }
+
+    fn default_of(knob: &Knob) -> Option<String> {
+        (knob.key == "path").then(|| DataPath::Xdp.as_str().into())
+    }
 }
 
 /// Arguments of a replacement under load.
 #[derive(Debug, Args)]
 pub(crate) struct SwapArgs {
     /// Replacements of the program per block
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = heading::WORKLOAD, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) swaps: u32,
     #[command(flatten)]
     pub(super) knobs: KnobArgs<OfSwaps>,
     /// Number of blocks
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = heading::MEASUREMENT, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) blocks: u32,
     /// Measuring time per block
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = heading::MEASUREMENT)]
     pub(super) time: Time,
     #[command(flatten)]
     pub(super) out: OutArgs,
@@ -130,20 +149,24 @@ pub(crate) struct SwapArgs {
 
 /// The recording and the output.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::OUTPUT)]
 pub(crate) struct OutArgs {
-    /// Recording to write [default: bench-drop.plumb, bench-forward.plumb or bench-swap.plumb];
-    /// an existing one is renamed to *.plumb.old
+    /// Show details of every arm
+    ///
+    /// By default, only arms that lost packets or are invalid have details.
+    #[arg(long, help_heading = heading::REPORT, conflicts_with_all = ["csv", "json"])]
+    pub(super) all: bool,
+    /// Recording to write [default: bench-NAME.plumb]
+    ///
+    /// NAME is drop, forward or swap. An existing recording is renamed to bench-NAME.plumb.old.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
     /// Print CSV, one row per block
     #[arg(long, conflicts_with = "json")]
     pub(super) csv: bool,
-    /// Print JSON, with all that was measured
+    /// Print JSON, with everything measured
     #[arg(long)]
     pub(super) json: bool,
-    /// Show details of every arm, not only of those that lost packets or are invalid
-    #[arg(long, conflicts_with_all = ["csv", "json"])]
-    pub(super) all: bool,
     /// Don't print progress
     #[arg(short, long)]
     pub(super) quiet: bool,
@@ -153,7 +176,7 @@ pub(crate) struct OutArgs {
 
 impl OutArgs {
     pub(super) fn format(&self) -> RatesFormat {
-        RatesFormat::of(self.csv, self.json, self.all)
+        RatesFormat::from_flags(self.csv, self.json, self.all)
     }
 
     pub(super) fn options(&self) -> RunOptions {
@@ -166,8 +189,8 @@ fn frames(name: &str, bench: Bench) -> Experiment {
     Experiment {
         name: name.into(),
         lab: Lab::Netns,
-        workload: Workload::of(Kind::Frames),
-        knobs: Knobs::of([("bench", bench.as_str())]).unwrap_or_default(),
+        workload: Workload::from_kind(Kind::Frames),
+        knobs: Knobs::from_pairs([("bench", bench.as_str())]).unwrap_or_default(),
         ..Experiment::default()
     }
 }
@@ -185,7 +208,7 @@ impl BenchArgs {
             paths.push(ALL);
         }
         for path in paths {
-            let possible = DataPath::of(bench).iter().map(|path| path.as_str());
+            let possible = DataPath::for_bench(bench).iter().map(|path| path.as_str());
             let named: Vec<&str> = match path {
                 ALL => possible.collect(),
                 path => vec![path],
@@ -234,7 +257,8 @@ impl SwapArgs {
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
         let path = self.knobs.levels("path").first().copied();
         let path = path.unwrap_or(DataPath::Xdp.as_str());
-        let forwards = |bench: &&Bench| DataPath::of(**bench).iter().any(|p| p.as_str() == path);
+        let forwards =
+            |bench: &&Bench| DataPath::for_bench(**bench).iter().any(|p| p.as_str() == path);
         let bench = Bench::ALL.iter().find(forwards).copied();
         let mut experiment = Experiment {
             blocks: Blocks {

@@ -12,12 +12,13 @@ use netplumb_model::hosts;
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::args::formats::FormatArgs;
+use crate::args::heading;
 use crate::args::knobs::{KnobArgs, OfHosts, OfWeb, Shows};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::{ShowArgs, TOP};
 use crate::exit::Usage;
-use crate::experiment::{self, How, Shown};
+use crate::experiment::{self, How, PrintWhat};
 
 /// Two guests do the same every time, but for what a run begins with.
 const BLOCKS: u32 = 3;
@@ -30,31 +31,36 @@ fn lab() -> impl TypedValueParser<Value = Lab> {
 
 /// What all have. Each combination of the lists is an arm.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::OUTPUT)]
 pub(crate) struct HostsArgs<S: Shows = OfHosts> {
-    /// Where the hosts are: vm, two guests and a wire in virtual time; netns, two namespaces of this
-    /// machine, by its clock
-    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = lab())]
+    /// Lab to run in
+    ///
+    /// In lab vm, the hosts are two guests connected by a wire, in virtual time. In lab netns, they
+    /// are two namespaces of this machine, measured by its clock.
+    #[arg(long, value_name = "LAB", default_value = "vm", value_parser = lab(), help_heading = heading::LAB)]
     lab: Lab,
     /// Number of hosts
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=2))]
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = heading::LAB, value_parser = clap::value_parser!(u32).range(2..=2))]
     hosts: u32,
+    /// Number of blocks per arm [default: 3, or 10 in lab netns]
+    ///
+    /// In lab vm, blocks run one after the other in the same guests; in lab netns, the arms take
+    /// turns.
+    #[arg(long, value_name = "N", help_heading = heading::MEASUREMENT, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
+    /// Also count the instructions of every kernel function, on both hosts
+    #[arg(long, help_heading = heading::MEASUREMENT)]
+    exact: bool,
     #[command(flatten)]
     knobs: KnobArgs<S>,
-    /// Number of blocks per arm; in lab vm one after the other in the same guests, in lab netns in turns
-    /// [default: 3, or 10 in lab netns]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: Option<u32>,
-    /// Also count the instructions of every kernel function, of both hosts
-    #[arg(long)]
-    exact: bool,
     /// Print CSV, one row per arm
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Print JSON, with all that was measured
+    /// Print JSON, with everything measured
     #[arg(long)]
     json: bool,
     /// Write Markdown, for a cover letter or a comment
-    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["csv", "json"])]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = heading::FORMATS, conflicts_with_all = ["csv", "json"])]
     markdown: Option<PathBuf>,
     #[command(flatten)]
     page: PageArgs,
@@ -64,11 +70,12 @@ pub(crate) struct HostsArgs<S: Shows = OfHosts> {
 
 /// Arguments of `plumb bench stream`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::WORKLOAD)]
 pub(crate) struct StreamArgs {
-    /// Bytes of each block, like 4M [default: 4M, or 256M in lab netns]
+    /// Bytes per block, like 4M [default: 4M, or 256M in lab netns]
     #[arg(long, value_name = "BYTES")]
     bytes: Option<FileSize>,
-    /// Bytes given to each write(), like 64K
+    /// Bytes per write(2), like 64K
     #[arg(long, value_name = "BYTES", default_value = "64K")]
     write_bytes: FileSize,
     /// Number of connections that share the bytes
@@ -80,9 +87,11 @@ pub(crate) struct StreamArgs {
 
 /// Arguments of `plumb bench request`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::WORKLOAD)]
 pub(crate) struct RequestArgs {
-    /// Requests of each block, each sent when the one before was answered [default: 100, or 6400 in lab
-    /// netns]
+    /// Requests per block [default: 100, or 6400 in lab netns]
+    ///
+    /// Each request is sent when the previous one has been answered.
     #[arg(long, value_name = "N")]
     turns: Option<u32>,
     #[command(flatten)]
@@ -91,9 +100,11 @@ pub(crate) struct RequestArgs {
 
 /// Arguments of `plumb bench ping`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::WORKLOAD)]
 pub(crate) struct PingArgs {
-    /// Echoes of each block, each sent when the one before was answered [default: 100, or 6400 in lab
-    /// netns]
+    /// Echoes per block [default: 100, or 6400 in lab netns]
+    ///
+    /// Each echo is sent when the previous one has been answered.
     #[arg(long, value_name = "N")]
     turns: Option<u32>,
     #[command(flatten)]
@@ -102,14 +113,17 @@ pub(crate) struct PingArgs {
 
 /// Arguments of `plumb bench http`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::WORKLOAD)]
 pub(crate) struct HttpArgs {
-    /// Requests of each block, of all connections [default: 400, or 25600 in lab netns]
+    /// Requests per block, over all connections [default: 400, or 25600 in lab netns]
     #[arg(long, value_name = "N")]
     requests: Option<u32>,
-    /// Number of connections, each of which asks for a file when it has the one before
+    /// Number of connections
+    ///
+    /// Each connection requests a file when it has received the previous one.
     #[arg(long, value_name = "N", default_value_t = 16)]
     connections: u32,
-    /// Number of directories of files, each with 36 files of 5 MB in all
+    /// Number of directories, each with 36 files, 5 MB in total
     #[arg(long, value_name = "N", default_value_t = 2)]
     directories: u32,
     #[command(flatten)]
@@ -145,8 +159,8 @@ impl<S: Shows> HostsArgs<S> {
                 seeds: self.options.seeds,
                 ..Blocks::default()
             },
-            knobs: Knobs::of(fixed).map_err(Usage)?,
-            vary: Vary::of(vary).map_err(Usage)?,
+            knobs: Knobs::from_pairs(fixed).map_err(Usage)?,
+            vary: Vary::from_pairs(vary).map_err(Usage)?,
             ..Experiment::default()
         })
     }
@@ -162,7 +176,7 @@ impl StreamArgs {
             bytes: self.bytes,
             write_bytes: Some(self.write_bytes),
             connections: Some(self.connections),
-            ..Workload::of(Kind::Stream)
+            ..Workload::from_kind(Kind::Stream)
         };
         self.hosts.experiment("bench-stream", None, workload)
     }
@@ -174,7 +188,7 @@ impl RequestArgs {
     /// # Errors
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
-        let workload = Workload { turns: self.turns, ..Workload::of(Kind::Request) };
+        let workload = Workload { turns: self.turns, ..Workload::from_kind(Kind::Request) };
         self.hosts.experiment("bench-request", None, workload)
     }
 }
@@ -185,7 +199,7 @@ impl PingArgs {
     /// # Errors
     /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
-        let workload = Workload { turns: self.turns, ..Workload::of(Kind::Request) };
+        let workload = Workload { turns: self.turns, ..Workload::from_kind(Kind::Request) };
         (self.hosts).experiment("bench-ping", Some(Proto::Raw), workload)
     }
 }
@@ -200,7 +214,7 @@ impl HttpArgs {
             requests: self.requests,
             connections: Some(self.connections),
             directories: Some(self.directories),
-            ..Workload::of(Kind::Http)
+            ..Workload::from_kind(Kind::Http)
         };
         self.hosts.experiment("bench-http", None, workload)
     }
@@ -218,6 +232,6 @@ pub(super) fn run<S: Shows>(
     let formats = FormatArgs::of_counts(args.markdown, None);
     let show = ShowArgs { top: TOP, ..ShowArgs::of_no_functions(args.csv, args.json, formats) };
     let directions: [Direction; 0] = [];
-    let how = How::new(Shown::Report(&show, &directions), &args.page, args.options);
+    let how = How::new(PrintWhat::Report(&show, &directions), &args.page, args.options);
     experiment::run(experiment, how, cache)
 }

@@ -6,24 +6,32 @@ use clap::Args;
 use netplumb_model::class::{Direction, Proto};
 
 use crate::args::below::BelowArgs;
+use crate::args::heading;
 use crate::args::page::PageArgs;
 
 /// Arguments of `plumb diff`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = heading::REPORT)]
 pub(crate) struct DiffArgs {
     /// Baseline: a recording, or FILE:ARM
-    #[arg(value_name = "BEFORE")]
+    #[arg(value_name = "BEFORE", help_heading = None)]
     pub(super) before: OsString,
-    /// Recording, or FILE:ARM, to compare with the baseline; without it, the arms of BEFORE are
-    /// compared with each other
-    #[arg(value_name = "AFTER")]
+    /// Recording, or FILE:ARM, to compare with the baseline [default: the arms of BEFORE]
+    ///
+    /// Without AFTER, the arms of BEFORE are compared with each other.
+    #[arg(value_name = "AFTER", help_heading = None)]
     pub(super) after: Option<OsString>,
     /// Compare only these protocols: raw, udp, tcp; comma-separated list
-    #[arg(long, value_name = "PROTO", value_delimiter = ',')]
+    #[arg(long, value_name = "PROTO", help_heading = heading::FILTERS, value_delimiter = ',')]
     pub(super) proto: Vec<Proto>,
-    /// Compare only these directions: tx, rx, forward, echo, ack, drop; comma-separated list
-    #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
+    /// Compare only these directions: tx, rx, forward, echo, ack, drop
+    ///
+    /// The list is comma-separated.
+    #[arg(long, value_name = "DIRECTION", help_heading = heading::FILTERS, value_delimiter = ',')]
     pub(super) direction: Vec<Direction>,
+    /// Compare only the results of this instrument
+    #[arg(long, value_name = "CLOCK", help_heading = heading::FILTERS)]
+    pub(super) clock: Option<String>,
     /// Show only this layer: syscall, socket, transport, network, ...
     #[arg(long, value_name = "LAYER")]
     pub(super) layer: Option<String>,
@@ -33,28 +41,29 @@ pub(crate) struct DiffArgs {
     /// Show the call graphs of both sides
     #[arg(long)]
     pub(super) tree: bool,
-    /// Print CSV, one row per class, context and function
-    #[arg(long, conflicts_with_all = ["json", "markdown", "tree"])]
-    pub(super) csv: bool,
-    /// Print JSON, with all differences
-    #[arg(long, conflicts_with_all = ["markdown", "tree"])]
-    pub(super) json: bool,
-    /// Print Markdown, for a comment
-    #[arg(long, conflicts_with = "tree")]
-    pub(super) markdown: bool,
-    /// Print plain text of at most 72 columns where names allow, for a cover letter on a mailing list
-    #[arg(long, conflicts_with_all = ["csv", "json", "markdown", "tree"])]
-    pub(super) mail: bool,
-    /// Compare only what this instrument measured
-    #[arg(long, value_name = "CLOCK")]
-    pub(super) clock: Option<String>,
     #[command(flatten)]
     pub(super) below: BelowArgs,
+    /// Print CSV, one row per class, context and function
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with_all = ["json", "markdown", "tree"])]
+    pub(super) csv: bool,
+    /// Print JSON, with all differences
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with_all = ["markdown", "tree"])]
+    pub(super) json: bool,
+    /// Print Markdown, for a comment
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with = "tree")]
+    pub(super) markdown: bool,
+    /// Print plain text, for a cover letter on a mailing list
+    ///
+    /// Lines have at most 72 columns, where names allow.
+    #[arg(long, help_heading = heading::OUTPUT, conflicts_with_all = ["csv", "json", "markdown", "tree"])]
+    pub(super) mail: bool,
     #[command(flatten)]
     pub(super) page: PageArgs,
-    /// Exit with code 4 if any class, or all classes of an arm together, got worse by more than LIMIT: 0.5%, 10insns or
-    /// 10ns; of an arm with a class that one side lacks, all together decide
-    #[arg(long, value_name = "LIMIT")]
+    /// Exit with code 4 if a class is worse by more than LIMIT: 0.5%, 10insns or 10ns
+    ///
+    /// The total of all classes of an arm counts, too. If one side of an arm lacks a class, only the
+    /// total decides.
+    #[arg(long, value_name = "LIMIT", help_heading = heading::OUTPUT)]
     pub(super) fail_if_worse: Option<Limit>,
 }
 

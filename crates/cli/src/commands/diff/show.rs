@@ -19,7 +19,7 @@ use crate::output::print::{columns, print};
 /// Compare and show.
 ///
 /// # Errors
-/// What can't be compared or shown.
+/// The part that can't be compared or shown.
 pub(super) fn compare(
     args: &DiffArgs,
     sides: Sides<'_>,
@@ -95,7 +95,7 @@ fn two_hosts(
     }
     if args.tree || args.layer.is_some() || !args.proto.is_empty() || !args.direction.is_empty() {
         return wrong(
-            "--tree, --layer, --proto and --direction are about functions, of which two hosts have none",
+            "--tree, --layer, --proto and --direction apply to functions, and a recording of two hosts has none",
         );
     }
     let limit = match args.fail_if_worse {
@@ -135,7 +135,7 @@ const HOSTS: usize = 100;
 /// Columns of a message on a mailing list.
 const MAIL: usize = 72;
 
-/// The columns of text: what is for a mailing list is what a terminal of that width has.
+/// The width of text in columns: a mailing list gets the same as a terminal of that width.
 fn width(args: &DiffArgs) -> usize {
     if args.mail { MAIL } else { columns() }
 }
@@ -256,19 +256,19 @@ fn judged(limit: Limit, diff: &Diff<'_>) -> ExitCode {
         }
         let (percent, cost) = class.worse_by();
         let before = class.whole().map_or(0.0, |whole| whole.judged.before());
-        let (worse, told, most) = match limit {
+        let (worse, bound, most) = match limit {
             Limit::Percent(p) => (percent > p, format!("{p}%"), p / 100.0 * before),
             Limit::Insns(n) | Limit::Ns(n) => {
-                let told = format!("{n} {} per {}", class.unit, class.per);
-                (cost > n, told, n)
+                let bound = format!("{n} {} per {}", class.unit, class.per);
+                (cost > n, bound, n)
             }
         };
         if worse {
             let sentence = diff::sentence::sentence(class);
-            eprintln!("plumb: worse by more than {told}: {sentence}");
+            eprintln!("plumb: worse by more than {bound}: {sentence}");
             code = ExitCode::from(WORSE);
         } else if let Some(why) = class.may_miss(most) {
-            eprintln!("plumb: no significant change beyond {told}, but {why}");
+            eprintln!("plumb: no significant change beyond {bound}, but {why}");
         }
     }
     code

@@ -10,22 +10,22 @@ use netplumb_report::printable;
 use crate::exit::Usage;
 
 /// One side: a recording and, if one was given, an arm.
-pub(super) struct Asked {
+pub(super) struct SideRequest {
     pub(super) path: PathBuf,
     arm: Option<String>,
 }
 
-impl Asked {
+impl SideRequest {
     /// `FILE` or `FILE:ARM`. File names may contain colons: if the whole is an existing file, it is
     /// that; else the longest existing file, and the rest is the arm.
-    pub(super) fn parse(text: &OsStr) -> Asked {
+    pub(super) fn parse(text: &OsStr) -> SideRequest {
         let whole = Path::new(text);
         if whole.exists() {
-            return Asked { path: whole.into(), arm: None };
+            return SideRequest { path: whole.into(), arm: None };
         }
         let bytes = text.as_bytes();
         let mut colons: Vec<usize> = (0..bytes.len()).filter(|n| bytes[*n] == b':').collect();
-        let split = |at: usize| Asked {
+        let split = |at: usize| SideRequest {
             path: PathBuf::from(OsStr::from_bytes(&bytes[..at])),
             arm: Some(String::from_utf8_lossy(&bytes[at + 1..]).into_owned()),
         };
@@ -33,9 +33,9 @@ impl Asked {
         colons
             .iter()
             .find(|at| Path::new(OsStr::from_bytes(&bytes[..**at])).exists())
-            // If none exists, the error names the one that was most likely meant.
+            // If none exists, the error names the likeliest one.
             .or(colons.last().filter(|at| **at > 0))
-            .map_or_else(|| Asked { path: whole.into(), arm: None }, |at| split(*at))
+            .map_or_else(|| SideRequest { path: whole.into(), arm: None }, |at| split(*at))
     }
 
     pub(super) fn read(&self) -> anyhow::Result<Recording> {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use netplumb_instruments::events::{Extent, Found, map};
+use netplumb_instruments::events::{EventSupport, Extent, map};
 use netplumb_model::events::Focus;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::output::print::print;
 /// The exit code if nothing can be counted.
 const NONE: u8 = 3;
 
-/// Try all events and print what became of them.
+/// Try all events and print the results.
 pub(super) fn run(json: bool) -> anyhow::Result<ExitCode> {
     let all = map();
     let text = match json {
@@ -29,7 +29,7 @@ pub(super) fn run(json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// An event, for programs.
-fn out(found: &Found) -> Value {
+fn out(found: &EventSupport) -> Value {
     let of = match found.counted {
         Ok(Extent::All) => Some("all"),
         Ok(extent) => Some(extent.as_str()),
@@ -45,13 +45,13 @@ fn out(found: &Found) -> Value {
     })
 }
 
-fn text(all: &[Found]) -> anyhow::Result<String> {
+fn text(all: &[EventSupport]) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     for focus in Focus::ALL {
-        let of: Vec<&Found> = all.iter().filter(|f| f.event.focus == *focus).collect();
+        let of: Vec<&EventSupport> = all.iter().filter(|f| f.event.focus == *focus).collect();
         let counted = of.iter().filter(|found| found.counted.is_ok()).count();
         bytes.extend(format!("{focus}: {counted} of {} can be counted\n", of.len()).bytes());
-        let row = |found: &&Found| {
+        let row = |found: &&EventSupport| {
             let (verdict, rest) = match &found.counted {
                 Ok(extent) => (extent.as_str(), found.event.about),
                 Err(why) => ("no", why.as_str()),

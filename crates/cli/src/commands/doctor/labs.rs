@@ -136,7 +136,7 @@ mod tests {
         judge(&capabilities)
     }
 
-    fn of(labs: &[Lab], lab: &str, instrument: &str) -> Availability {
+    fn availability(labs: &[Lab], lab: &str, instrument: &str) -> Availability {
         let lab = labs.iter().find(|l| l.lab == lab).unwrap();
         lab.instruments.iter().find(|i| i.instrument == instrument).unwrap().verdict.clone()
     }
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn exact_needs_plugins_alone() {
         let labs = machine(&["qemu-kvm", "fentry", "netns", "raw-tp"]);
-        assert!(matches!(of(&labs, "vm", "exact"), Availability::Yes { .. }));
-        assert!(matches!(of(&labs, "vm", "functions"), Availability::Partly { .. }));
+        assert!(matches!(availability(&labs, "vm", "exact"), Availability::Yes { .. }));
+        assert!(matches!(availability(&labs, "vm", "functions"), Availability::Partly { .. }));
         let labs = machine(&["qemu-plugin"]);
         assert_eq!(
-            of(&labs, "vm", "exact"),
+            availability(&labs, "vm", "exact"),
             Availability::no("qemu-plugin is broken", "mend qemu-plugin")
         );
     }
@@ -166,7 +166,7 @@ mod tests {
     /// when none is left.
     #[test]
     fn functions_fall_back() {
-        let by = |broken: &[&str]| of(&machine(broken), "netns", "functions");
+        let by = |broken: &[&str]| availability(&machine(broken), "netns", "functions");
         assert_eq!(by(&["fsession"]), Availability::yes("by fentry and fexit"));
         assert_eq!(
             by(&["fsession", "fexit", "kprobe-session"]),
@@ -183,14 +183,14 @@ mod tests {
         let labs = machine(&["netns", "fentry"]);
         assert!(!labs[1].works());
         assert!(labs[2].works());
-        assert!(of(&labs, "host", "stages").works());
+        assert!(availability(&labs, "host", "stages").works());
     }
 
     /// Check that without hardware events the limits of samples are reported.
     #[test]
     fn samples_without_counters_are_partly_blind() {
         let labs = machine(&["perf-hardware"]);
-        let samples = of(&labs, "netns", "samples");
+        let samples = availability(&labs, "netns", "samples");
         assert!(
             matches!(samples, Availability::Partly { reason, .. } if reason.contains("interrupts"))
         );

@@ -3,7 +3,7 @@
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;
 
-use super::PathArgs;
+use super::args::PathArgs;
 use crate::args::live::{EXACT, FUNCTIONS, STAGES};
 use crate::exit::{CannotHere, Usage};
 use crate::experiment::NOT_RESUMED;
@@ -35,7 +35,7 @@ pub(crate) fn check(args: &PathArgs) -> anyhow::Result<()> {
     {
         return Err(Usage(format!("{option}: {why}")).into());
     }
-    if args.show.for_programs() && live.watch {
+    if args.show.for_programs() && args.watch {
         return Err(Usage("--watch can't be used with --json or --csv".into()).into());
     }
     let has_nics = |link: &&str| link.parse().is_ok_and(Link::has_nics);
@@ -78,7 +78,7 @@ fn in_vm(args: &PathArgs) -> Clashes {
         ("--cgroup", live.cgroup.is_some().then_some(here)),
         (
             "--watch",
-            live.watch.then_some("a guest reports nothing before it has been measured: use --lab netns or host"),
+            args.watch.then_some("a guest reports nothing before it has been measured: use --lab netns or host"),
         ),
         (
             "--measure-cost",
@@ -173,7 +173,7 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
 
 fn of_clock(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    // Only an error without `functions` as well.
+    // Only an error unless `functions` is given, too.
     let stages = live.asks(STAGES) && !live.asks(FUNCTIONS);
     let selects = "instrument `stages` measures no functions: use --clock functions";
     vec![
@@ -196,7 +196,7 @@ fn of_clock(args: &PathArgs) -> Clashes {
     ]
 }
 
-/// Check that instruments that count instructions have no options of those that measure time.
+/// Check that instruments that count instructions have no options of timing instruments.
 ///
 /// # Errors
 /// The option, and what to do instead.
@@ -219,7 +219,7 @@ pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
         ("--max-overhead", live.max_overhead.is_some()),
         ("--measure-cost", live.measure_cost),
         ("--one-packet", live.one_packet),
-        ("--watch", live.watch),
+        ("--watch", args.watch),
     ];
     let goes_on = live.duration.is_some();
     let clashes = [

@@ -1,18 +1,22 @@
 //! Settings of two hosts: guests in virtual time, or namespaces of this machine.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
 use netplumb_engine::run::Save;
 use netplumb_engine::{EngineError, HostsRun, Options, Plan, run_hosts, run_namespaces};
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::trial;
 use netplumb_model::experiment::{
     Blocks, Experiment, FileSize, Kind, Knobs, Lab, Workload, link_of,
 };
 use netplumb_model::hosts::{BUSY, Side, THROUGHPUT, TURN, clocked};
 use netplumb_model::quantity::Declared;
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::tune::{
-    Dimension, Figures, Goal, Measured, Tried, Tuned, arm_of, chosen, of_guests, of_namespaces,
+    Dimension, Figures, Goal, SettingsBlocks, Tried, Tuned, arm_of, chosen, of_guests,
+    of_namespaces,
 };
 use netplumb_stats::halving::Point;
 
@@ -24,10 +28,11 @@ use crate::progress::Teller;
 use crate::recorder::record_by;
 use crate::rights;
 
-/// What is measured of each combination in guests at scale 0; twice as much at the next.
+/// Size of a combination's loads in guests at scale 0: bytes of a stream, and turns; twice as much
+/// at the next.
 const STREAM_BYTES: u32 = 1 << 20;
 const TURNS: u32 = 40;
-/// The scale at which a stream has 64 MiB: longer ones tell nothing more.
+/// The scale at which a stream has 64 MiB: longer ones show nothing more.
 const MOST_SCALE: u32 = 6;
 
 /// A block of namespaces, the number of them at scale 0, and the scale from which there are no more.
@@ -35,8 +40,19 @@ const BLOCK_BYTES: u32 = 32 << 20;
 const BLOCK_TURNS: u32 = 400;
 const BLOCKS: u32 = 3;
 const MOST_BLOCKS_SCALE: u32 = 2;
-/// Blocks of those that are measured once more.
+/// Blocks of points that are measured once more.
 const CONFIRMING: u32 = 10;
+
+/// Whether interrupts of e1000 can be let through at once, by the QEMU of an arm's guests.
+fn e1000_is_unthrottled(arm: &Arm, cache: &Path) -> bool {
+    let kernel = arm.level("kernel").unwrap_or("debian");
+    let arch = arm.level("arch").and_then(|arch| arch.parse().ok());
+    let kernel = KernelStore::new(cache).find_for(kernel, arch);
+    // Without the kernel or QEMU there is an error later that reports it.
+    let qemu = kernel.ok().map(|kernel| trial::find_qemu(kernel.arch));
+    qemu.and_then(Result::ok)
+        .is_none_or(|qemu| trial::e1000_is_unthrottled(&qemu, &AtomicBool::new(false)))
+}
 
 /// Search, and write the recording of the last ones.
 pub(super) fn run(
@@ -54,9 +70,9 @@ pub(super) fn run(
     {
         return Err(Usage(format!("{key}: give one value, which all combinations have")).into());
     }
-    let given = Knobs::of(fixed.iter().cloned()).map_err(Usage)?;
+    let given = Knobs::from_pairs(fixed.iter().cloned()).map_err(Usage)?;
     let pair_of = |dimensions| Pair { args, fixed: given.clone(), dimensions };
-    // Both loads with what is given alone, which what is searched depends on.
+    // Both loads with only the given settings, which the search depends on.
     for kind in [Kind::Stream, Kind::Request] {
         let all = pair_of(&[]).experiment(kind, &[Vec::new()], 0)?;
         all.check().map_err(|(_, why)| Usage(why))?;
@@ -67,13 +83,16 @@ pub(super) fn run(
         Goal::Throughput | Goal::Cpu => (Kind::Stream, Kind::Request),
     };
     let asked = pair_of(&[]).experiment(kept, &[Vec::new()], 0)?;
-    // What is given is the situation, and not searched.
+    // Given settings are the situation, and not searched.
     let is_free = |dimension: &Dimension| {
         let mut keys = dimension.iter().flat_map(|setting| &setting.knobs);
         !keys.any(|(key, _)| args.knobs.has(key))
     };
     let all = match (args.lab, asked.arms().first()) {
-        (Lab::Vm, Some(arm)) => of_guests([Side::Tx, Side::Rx].map(|side| link_of(arm, side))),
+        (Lab::Vm, Some(arm)) => {
+            let links = [Side::Tx, Side::Rx].map(|side| link_of(arm, side));
+            of_guests(links, e1000_is_unthrottled(arm, cache))
+        }
         _ => of_namespaces(),
     };
     let dimensions: Vec<Dimension> = all.into_iter().filter(is_free).collect();
@@ -91,7 +110,7 @@ pub(super) fn run(
             let left_out = place.left_out;
             let mut last = search.last(&found);
             let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
-            // What is kept is a run of two hosts of these.
+            // The recording is a run of two hosts at these points.
             let mut experiment = pair.experiment(kept, &points, found.scale).map_err(odd)?;
             if in_netns {
                 experiment.blocks.count = Some(CONFIRMING);
@@ -145,7 +164,7 @@ pub(super) fn run(
     Ok((tuned, outcome.recording))
 }
 
-/// Note which run it is of.
+/// Note the experiment in the recording.
 fn note_asked(recording: &mut Recording, experiment: &Experiment) {
     if let Ok(text) = experiment.measured().to_toml() {
         recording.environment.insert(env::ASKED.into(), text);
@@ -160,7 +179,7 @@ fn odd(error: anyhow::Error) -> EngineError {
 /// Two hosts.
 struct Pair<'a> {
     args: &'a TuneArgs,
-    /// What all combinations have.
+    /// Knobs that all combinations share.
     fixed: Knobs,
     dimensions: &'a [Dimension],
 }
@@ -169,7 +188,7 @@ impl Pair<'_> {
     /// A run of these points.
     fn experiment(&self, kind: Kind, points: &[Point], scale: u32) -> anyhow::Result<Experiment> {
         let in_netns = self.args.lab == Lab::Netns;
-        let mut workload = Workload::of(kind);
+        let mut workload = Workload::from_kind(kind);
         let (bytes, turns, blocks) = match in_netns {
             true => {
                 let blocks = BLOCKS << scale.min(MOST_BLOCKS_SCALE);
@@ -205,8 +224,11 @@ impl Pair<'_> {
         save: Save<'_>,
         teller: &Teller,
     ) -> Result<(), EngineError> {
-        let run =
-            HostsRun { plan: Plan::of(experiment), load: experiment.host_load(), counts: false };
+        let run = HostsRun {
+            plan: Plan::from_experiment(experiment),
+            load: experiment.host_load(),
+            counts: false,
+        };
         let tell = |event| teller.tell(event);
         match self.args.lab {
             Lab::Netns => run_namespaces(&run, engine, recording, save, &tell),
@@ -220,7 +242,7 @@ impl Pair<'_> {
         stream: &Recording,
         requests: &Recording,
         arm: usize,
-    ) -> Result<Measured, EngineError> {
+    ) -> Result<SettingsBlocks, EngineError> {
         let in_netns = self.args.lab == Lab::Netns;
         let of = |recording: &Recording, quantity: &Declared, label: Option<&str>| {
             let clocked = clocked(quantity);
@@ -238,7 +260,7 @@ impl Pair<'_> {
             busy: [*tx, *rx],
             cpus: 1.0,
         });
-        Ok(Measured { blocks: blocks.collect() })
+        Ok(SettingsBlocks { blocks: blocks.collect() })
     }
 }
 
@@ -247,13 +269,13 @@ struct Measuring<'m, 'a> {
     pair: &'m Pair<'a>,
     engine: &'m Options,
     teller: &'m Teller,
-    /// What the NICs or the kernel refused.
+    /// Settings that the NICs or the kernel refused.
     left_out: LeftOut,
 }
 
 impl Measuring<'_, '_> {
     /// Measure points that take turns.
-    fn together(&self, points: &[Point], scale: u32) -> Result<Vec<Measured>, EngineError> {
+    fn together(&self, points: &[Point], scale: u32) -> Result<Vec<SettingsBlocks>, EngineError> {
         let run = |kind: Kind| -> Result<Recording, EngineError> {
             let experiment = self.pair.experiment(kind, points, scale).map_err(odd)?;
             let mut recording = Recording::default();
@@ -266,7 +288,7 @@ impl Measuring<'_, '_> {
         all.collect()
     }
 
-    /// Leave out those of some points that are refused, which is known of each alone.
+    /// Leave out the points that are refused, by measuring each alone.
     ///
     /// # Errors
     /// It was the default, or none of them is refused: then it was something else.
@@ -298,7 +320,7 @@ impl Place for Measuring<'_, '_> {
         &mut self,
         points: &[Point],
         scale: u32,
-    ) -> Result<Vec<Option<Measured>>, EngineError> {
+    ) -> Result<Vec<Option<SettingsBlocks>>, EngineError> {
         loop {
             let left = points.iter().filter(|point| !self.left_out.has(point));
             let left: Vec<Point> = left.cloned().collect();

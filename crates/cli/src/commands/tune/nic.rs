@@ -19,7 +19,7 @@ use netplumb_model::experiment::{
 };
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::tune::{
-    Abilities, Dimension, Measured, Setting, Tried, Tuned, arm_of, chosen, of_nic,
+    Abilities, Dimension, Setting, SettingsBlocks, Tried, Tuned, arm_of, chosen, of_nic,
 };
 use netplumb_report::printable;
 use netplumb_stats::halving::Point;
@@ -39,7 +39,7 @@ use crate::signals;
 /// Runs at scale 0, twice as many at the next, and the scale from which there are no more.
 const RUNS: u32 = 2;
 const MOST_SCALE: u32 = 2;
-/// Runs of those that are measured once more.
+/// Runs of points that are measured once more.
 const CONFIRMING: u32 = 6;
 
 /// Search, and keep the best if that was asked for.
@@ -87,7 +87,7 @@ pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(
                 nic: &nic,
                 dimensions: &dimensions,
                 clock: &clock,
-                // Not that of the recorder, which does not know of a signal before it began.
+                // Not the recorder's, which does not know of a signal before it began.
                 cancel: Arc::clone(&cancel),
                 rounds: 0,
                 tell: &mut tell,
@@ -96,7 +96,7 @@ pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(
             let last = search.last(&found);
             let points: Vec<Point> = last.iter().map(|n| found.tried[*n].point.clone()).collect();
             let (runs, again) = place.runs(&points, CONFIRMING)?;
-            let confirmed: Vec<Measured> = again.iter().cloned().map(measured).collect();
+            let confirmed: Vec<SettingsBlocks> = again.iter().cloned().map(measured).collect();
             let stay = unbeaten(&args.hold, [0, found.best], &last, &confirmed);
             let (last, points) = (of_places(&stay, &last), of_places(&stay, &points));
             let (again, confirmed) = (of_places(&stay, &again), of_places(&stay, &confirmed));
@@ -136,18 +136,18 @@ fn odd(error: anyhow::Error) -> EngineError {
     EngineError::Tuning(error.to_string())
 }
 
-fn measured(blocks: Vec<NicBlock>) -> Measured {
-    Measured { blocks: blocks.into_iter().map(|ran| ran.figures).collect() }
+fn measured(blocks: Vec<NicBlock>) -> SettingsBlocks {
+    SettingsBlocks { blocks: blocks.into_iter().map(|ran| ran.figures).collect() }
 }
 
-/// What is measured, as an experiment of these points.
+/// An experiment of these points.
 fn experiment(
     args: &TuneArgs,
     name: &str,
     dimensions: &[Dimension],
     points: &[Point],
 ) -> anyhow::Result<Experiment> {
-    let mut workload = Workload::of(Kind::Command);
+    let mut workload = Workload::from_kind(Kind::Command);
     workload.command = args.command.clone();
     let arm = |point: &Point| arm_of(&chosen(dimensions, point)).map_err(Usage);
     Ok(Experiment {
@@ -155,13 +155,13 @@ fn experiment(
         lab: Lab::Host,
         workload,
         blocks: Blocks { count: Some(CONFIRMING), ..Blocks::default() },
-        knobs: Knobs::of([("nic".to_string(), name.to_string())]).map_err(Usage)?,
+        knobs: Knobs::from_pairs([("nic".to_string(), name.to_string())]).map_err(Usage)?,
         arms: points.iter().map(arm).collect::<Result<_, _>>()?,
         ..Experiment::default()
     })
 }
 
-/// What an interface has, by what its driver tells.
+/// An interface's abilities, as its driver reports them.
 fn abilities(name: &str) -> anyhow::Result<Abilities> {
     let own = Namespace::current()?;
     let ethtool = Ethtool::open()?;
@@ -183,7 +183,7 @@ fn abilities(name: &str) -> anyhow::Result<Abilities> {
     let offloads = offloads
         .filter(|which| can_change(*which))
         .filter_map(|which| Some((which, ethtool.offload(name, which).ok()?)));
-    // Drivers that have none refuse to tell.
+    // Drivers that have none refuse the request.
     let mut netlink = EthtoolNetlink::open()?;
     let coalescing: BTreeMap<Coalescing, u32> = netlink.coalescing(name).unwrap_or_default();
     let now = netlink.rings(name).unwrap_or_default();
@@ -207,14 +207,14 @@ fn abilities(name: &str) -> anyhow::Result<Abilities> {
     })
 }
 
-/// What settings are on this machine.
+/// The changes that settings make on this machine.
 fn changes(name: &str, settings: &[Setting]) -> anyhow::Result<Vec<Change>> {
     let knobs = settings.iter().flat_map(|setting| setting.knobs.clone());
     let nic = ("nic".to_string(), name.to_string());
-    let knobs = Knobs::of(knobs.chain([nic])).map_err(Usage)?;
+    let knobs = Knobs::from_pairs(knobs.chain([nic])).map_err(Usage)?;
     let mut arm = knobs.arm(String::new(), Lab::Host);
     arm.link = Link::Any;
-    of_system(&MachinePlan::of(&arm))
+    of_system(&MachinePlan::from_arm(&arm))
 }
 
 /// The levels that the interface accepts, each alone, and why it does not accept the others.
@@ -321,7 +321,7 @@ impl Place for OnNic<'_> {
         &mut self,
         points: &[Point],
         scale: u32,
-    ) -> Result<Vec<Option<Measured>>, EngineError> {
+    ) -> Result<Vec<Option<SettingsBlocks>>, EngineError> {
         let (_, blocks) = self.runs(points, RUNS << scale.min(MOST_SCALE))?;
         Ok(blocks.into_iter().map(measured).map(Some).collect())
     }

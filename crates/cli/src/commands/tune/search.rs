@@ -6,31 +6,33 @@ use std::time::{Duration, Instant};
 
 use netplumb_engine::EngineError;
 use netplumb_model::tune::{
-    Choice, Confirmed, Dimension, Goal, Hold, Measured, Setting, Tried, Tuned, chosen, name_of,
+    Choice, Confirmed, Dimension, Goal, Hold, Setting, SettingsBlocks, Tried, Tuned, chosen,
+    name_of,
 };
-use netplumb_stats::halving::{Found, Halving, Point, front};
+use netplumb_stats::halving::{Halving, Point, SearchResult, front};
 use netplumb_stats::judge::MIN_BLOCKS;
 use netplumb_stats::welch::Mean;
 
 use super::TuneArgs;
 
-/// Settings that are shown beside the best and the default, at most.
+/// Maximum number of settings that are shown in addition to the best and the default.
 const FRONT_MOST: usize = 12;
 /// The same where they are measured once more.
 const CONFIRMED_MOST: usize = 3;
 
 /// Where it is measured.
 pub(super) trait Place {
-    /// Measure points, of which all take turns, for longer the larger the scale is; none for a point that has what
-    /// a device refuses. The default is measured, or it is an error.
+    /// Measure points, which take turns, for longer the larger the scale is; none for a point that a device refuses. A
+    /// refused default is an error.
     fn measure(
         &mut self,
         points: &[Point],
         scale: u32,
-    ) -> Result<Vec<Option<Measured>>, EngineError>;
+    ) -> Result<Vec<Option<SettingsBlocks>>, EngineError>;
 }
 
-/// What devices refused, as it turned out: levels of dimensions, and combinations of levels that each were accepted.
+/// Settings that devices refused during the search: levels of dimensions, and combinations of levels that each were
+/// accepted.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     levels: BTreeSet<(usize, usize)>,
@@ -47,12 +49,12 @@ fn set(point: &[usize]) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl LeftOut {
-    /// What was refused before the search, and is in none of its dimensions.
+    /// Refusals before the search, which are in none of its dimensions.
     pub(super) fn before(why: Vec<String>) -> LeftOut {
         LeftOut { why, ..LeftOut::default() }
     }
 
-    /// Whether a point has what was refused.
+    /// Whether a point has a refused level or is a refused combination.
     pub(super) fn has(&self, point: &[usize]) -> bool {
         self.points.contains(point) || set(point).any(|level| self.levels.contains(&level))
     }
@@ -89,11 +91,11 @@ impl LeftOut {
     }
 }
 
-/// A search.
+/// Searches the combinations of an interface's settings.
 pub(super) struct Search<'a> {
     pub(super) args: &'a TuneArgs,
     pub(super) dimensions: &'a [Dimension],
-    /// Whether what is measured differs from run to run.
+    /// Whether figures differ from run to run.
     pub(super) varies: bool,
 }
 
@@ -102,12 +104,15 @@ impl Search<'_> {
         chosen(self.dimensions, point)
     }
 
-    pub(super) fn run(&self, place: &mut dyn Place) -> Result<Found<Measured>, EngineError> {
+    pub(super) fn run(
+        &self,
+        place: &mut dyn Place,
+    ) -> Result<SearchResult<SettingsBlocks>, EngineError> {
         let levels: Vec<usize> = self.dimensions.iter().map(Vec::len).collect();
         let halving = Halving {
             levels: &levels,
             candidates: self.args.candidates as usize,
-            // What varies is compared with what was measured at the same time only.
+            // Varying figures are only compared with ones measured at the same time.
             at_once: if self.varies { usize::MAX } else { 4 },
             varies: self.varies,
             seed: 1,
@@ -121,9 +126,9 @@ impl Search<'_> {
         )
     }
 
-    /// The best, the default, and those that no other beats, of what was measured the longest; the best by goal
+    /// The best, the default, and those that no other beats, among the ones measured the longest; the best by goal
     /// first.
-    pub(super) fn last(&self, found: &Found<Measured>) -> Vec<usize> {
+    pub(super) fn last(&self, found: &SearchResult<SettingsBlocks>) -> Vec<usize> {
         let longest: Vec<(usize, Vec<f64>)> = (found.longest())
             .map(|(number, tried)| {
                 let costs = Goal::ALL.iter().map(|goal| tried.measured.cost(*goal));
@@ -144,12 +149,12 @@ impl Search<'_> {
         last
     }
 
-    /// The result, with what was measured of the last ones since.
+    /// The result, with the last ones' figures from since then.
     pub(super) fn tuned(
         &self,
-        found: &Found<Measured>,
+        found: &SearchResult<SettingsBlocks>,
         last: &[usize],
-        again: Option<&[Measured]>,
+        again: Option<&[SettingsBlocks]>,
         at: Tried,
         nic: &str,
         left_out: LeftOut,
@@ -182,43 +187,43 @@ impl Search<'_> {
     }
 }
 
-/// Those of the last ones, by their places, that still are of the front after they were measured again, and some
-/// always, by their numbers: what is shown, recorded and written.
+/// The last ones, by their places, that are still on the front after they were measured again, and always the ones with
+/// the numbers `always`: what is shown, recorded and written.
 pub(super) fn unbeaten(
     hold: &[Hold],
     always: [usize; 2],
     last: &[usize],
-    again: &[Measured],
+    again: &[SettingsBlocks],
 ) -> Vec<usize> {
     let stays = |at: &usize| always.contains(&last[*at]) || !is_beaten(hold, &again[*at], again);
     (0..last.len()).filter(stays).collect()
 }
 
-/// What is at some places.
+/// The items at some places.
 pub(super) fn of_places<T: Clone>(places: &[usize], all: &[T]) -> Vec<T> {
     places.iter().map(|at| all[*at].clone()).collect()
 }
 
-/// What holds comes before what does not, then by goal.
-fn order(hold: &[Hold], goal: Goal, a: &Measured, b: &Measured) -> Ordering {
+/// Points that meet the conditions come first, then by goal.
+fn order(hold: &[Hold], goal: Goal, a: &SettingsBlocks, b: &SettingsBlocks) -> Ordering {
     let by_goal = || a.cost(goal).total_cmp(&b.cost(goal));
     missed(hold, a).total_cmp(&missed(hold, b)).then_with(by_goal)
 }
 
-/// By how much it misses what has to hold; 0 if it holds all.
-fn missed(hold: &[Hold], measured: &Measured) -> f64 {
+/// How much a point misses the conditions by; 0 if it meets all.
+fn missed(hold: &[Hold], measured: &SettingsBlocks) -> f64 {
     hold.iter().map(|hold| hold.missed(measured)).sum()
 }
 
-/// Whether the best differs from the default by more than chance: by the ratios of the runs of each turn, which
-/// share what else the machine did, and of which it is the logarithm that varies alike in both directions.
-fn confirm(goal: Goal, default: &Measured, best: &Measured) -> Option<Confirmed> {
+/// Whether the best differs from the default by more than chance: by the ratios of the runs of each turn, which share
+/// what else the machine did. Their logarithm varies alike in both directions.
+fn confirm(goal: Goal, default: &SettingsBlocks, best: &SettingsBlocks) -> Option<Confirmed> {
     let (before, after) = (default.values(goal), best.values(goal));
     let logarithms: Vec<f64> = (before.iter().zip(&after))
         .filter(|(before, after)| **before > 0.0 && **after > 0.0)
         .map(|(before, after)| (after / before).ln())
         .collect();
-    let mean = Mean::of(&logarithms)?;
+    let mean = Mean::from_values(&logarithms)?;
     let (low, high) = (mean.low?, mean.high?);
     let is_better = match goal {
         Goal::Throughput => low > 0.0,
@@ -231,10 +236,10 @@ fn confirm(goal: Goal, default: &Measured, best: &Measured) -> Option<Confirmed>
     })
 }
 
-/// Whether one of them is better in some respect by more than chance, and worse in none, and holds what this
-/// one holds.
-fn is_beaten(hold: &[Hold], this: &Measured, others: &[Measured]) -> bool {
-    let better = |goal: Goal, this: &Measured, other: &Measured| {
+/// Whether one of them is better in some respect by more than chance, and worse in none, and meets the conditions that
+/// this one meets.
+fn is_beaten(hold: &[Hold], this: &SettingsBlocks, others: &[SettingsBlocks]) -> bool {
+    let better = |goal: Goal, this: &SettingsBlocks, other: &SettingsBlocks| {
         confirm(goal, this, other).is_some_and(|confirmed| confirmed.is_better)
     };
     others.iter().any(|other| {
@@ -250,18 +255,18 @@ mod tests {
     use super::*;
     use netplumb_model::tune::{Figures, of_namespaces};
 
-    fn measured(throughputs: &[f64]) -> Measured {
+    fn measured(throughputs: &[f64]) -> SettingsBlocks {
         let figures = |bps: &f64| Figures {
             throughput_bps: *bps,
             latency_ns: 1.0,
             busy: [0.5, 0.5],
             cpus: 1.0,
         };
-        Measured { blocks: throughputs.iter().map(figures).collect() }
+        SettingsBlocks { blocks: throughputs.iter().map(figures).collect() }
     }
 
     /// Check that a level which a device refuses is known from the first point that has no other unknown one, and is
-    /// named once; and that of accepted levels only their combination is refused.
+    /// named once; and that for accepted levels only their combination is refused.
     #[test]
     fn what_devices_refuse() {
         let dimensions = of_namespaces();
@@ -277,7 +282,7 @@ mod tests {
         assert_eq!(left_out.possible(&dimensions), all / 2);
     }
 
-    /// Check that of those that were measured again the beaten ones go, and the best and the default stay.
+    /// Check that among those measured again the beaten ones go, and the best and the default stay.
     #[test]
     fn what_stays() {
         let again = [
@@ -291,7 +296,8 @@ mod tests {
         assert_eq!(of_places(&places, &["best", "beaten", "default"]), ["best", "default"]);
     }
 
-    /// Check that a gain within chance is none, that one beyond is, and that a loss is no gain.
+    /// Check that a gain within chance does not count, but one beyond does, and that a loss is not
+    /// a gain.
     #[test]
     fn gains() {
         let default = measured(&[100.0, 104.0, 97.0, 101.0, 99.0]);
@@ -317,11 +323,11 @@ mod tests {
         }
     }
 
-    /// Check that what is plainly worse is beaten, though it was ahead by chance in another respect, and
-    /// that equals are not.
+    /// Check that a plainly worse point is beaten, though it was ahead by chance in another respect, and that equals
+    /// are not.
     #[test]
     fn beaten_by_more_than_chance() {
-        let latency = |mut measured: Measured, ns: [f64; 5]| {
+        let latency = |mut measured: SettingsBlocks, ns: [f64; 5]| {
             for (block, ns) in measured.blocks.iter_mut().zip(ns) {
                 block.latency_ns = ns;
             }
@@ -336,14 +342,14 @@ mod tests {
         assert!(is_beaten(&[], &by_chance, &all) && !is_beaten(&[], &fast, &all));
         assert!(!is_beaten(&[], &sooner, &[fast.clone(), sooner.clone()]));
         assert!(!is_beaten(&[], &fast, &[fast.clone(), fast.clone()]));
-        // What holds is not beaten by what does not.
+        // A point that meets the conditions is not beaten by one that does not.
         let hold = ["latency<20us".parse().unwrap()];
         let within = latency(by_chance.clone(), [19.9e3; 5]);
         let over = latency(fast.clone(), [20.1e3; 5]);
         assert!(!is_beaten(&hold, &within, &[over]));
     }
 
-    /// Check that what holds comes first, whatever the goal.
+    /// Check that points that meet the conditions come first, whatever the goal.
     #[test]
     fn what_holds_comes_first() {
         let hold = ["throughput>900M".parse().unwrap()];

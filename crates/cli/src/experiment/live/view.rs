@@ -31,7 +31,7 @@ const FIGURES: usize = 32;
 /// The fact that has the events that time is measured between.
 const EVENTS: &str = "spans.events";
 
-/// What is shown.
+/// The contents of the screen.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct View {
     /// The clock and the lab.
@@ -43,10 +43,10 @@ pub(super) struct View {
     /// One waterfall for each arm and direction.
     ways: Vec<Way>,
     /// The functions with the highest self time, or the stages.
-    top: Vec<Row>,
-    /// Whether it is of work, not of packets.
+    top: Vec<ViewRow>,
+    /// Whether it shows work, not packets.
     of_work: bool,
-    /// Of work: events or functions.
+    /// Tables of work: events or functions.
     sheets: Vec<work::Sheet>,
     /// Losses, with their counts.
     losses: Vec<(String, u64)>,
@@ -60,12 +60,12 @@ pub(super) struct View {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Way {
     name: String,
-    rows: Vec<Row>,
+    rows: Vec<ViewRow>,
 }
 
 /// One stage, layer or function.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Row {
+struct ViewRow {
     name: String,
     /// Its kind, or its layer.
     note: String,
@@ -80,7 +80,7 @@ struct Row {
 
 impl View {
     /// The view of a recording, with at most `top` functions.
-    pub(super) fn of(recording: &Recording, top: usize) -> View {
+    pub(super) fn from_recording(recording: &Recording, top: usize) -> View {
         let fact = |key: &str| recording.environment.get(key).map_or("?", String::as_str);
         let own_ns: f64 = figures(recording, &OWN_CPU).sum();
         let busy: Vec<f64> = figures(recording, &BUSY).collect();
@@ -143,7 +143,7 @@ impl View {
             let sum = stages.entry(key).or_insert_with(|| (stage.kind, Times::default()));
             sum.1.add(&span.times);
         }
-        let mut ways: BTreeMap<(u32, Direction), Vec<Row>> = BTreeMap::new();
+        let mut ways: BTreeMap<(u32, Direction), Vec<ViewRow>> = BTreeMap::new();
         for ((arm, direction, _, name), (kind, times)) in stages {
             let rows = ways.entry((arm, direction)).or_default();
             let mut row = row(name, kind.as_str(), &times);
@@ -223,13 +223,13 @@ impl View {
             for (place, (own_ns, count)) in layers {
                 let shared = if packets > 0 { packets } else { count.max(1) };
                 let mean_ns = own_ns / shared as f64;
-                rows.push(Row {
+                rows.push(ViewRow {
                     name: LAYERS.get(place).unwrap_or(&NO_LAYER).to_string(),
                     note: if packets > 0 { "a packet" } else { "a call" }.into(),
                     count,
                     mean_ns,
                     offset_ns,
-                    ..Row::default()
+                    ..ViewRow::default()
                 });
                 offset_ns += mean_ns;
             }
@@ -306,7 +306,7 @@ impl View {
         if !self.top.is_empty() {
             lines.push(Line::styled("functions, by own time", bold));
             let most_ns = self.top.iter().map(|r| r.mean_ns).fold(0.0, f64::max);
-            let row = |row: &Row| row.line(body.width, NAME, most_ns);
+            let row = |row: &ViewRow| row.line(body.width, NAME, most_ns);
             lines.extend(self.top.iter().map(row));
         }
         for sheet in self.sheets.iter().filter(|sheet| !sheet.is_empty()) {
@@ -327,7 +327,7 @@ impl View {
 }
 
 impl Way {
-    /// Letters of the names: of stages between events, what both need, in half of the width.
+    /// Width of the names: the longest one, up to half of the width.
     fn name_width(&self, width: u16) -> usize {
         let longest = self.rows.iter().map(|row| row.name.chars().count()).max();
         let most = (usize::from(width) / 2).max(NAME);
@@ -340,7 +340,7 @@ impl Way {
     }
 }
 
-impl Row {
+impl ViewRow {
     /// A row of a waterfall: its figures, and a bar at its position on the path.
     fn line(&self, width: u16, name: usize, whole_ns: f64) -> Line<'static> {
         let p99 = self.p99_ns.map_or_else(|| "-".to_string(), nanoseconds);
@@ -369,15 +369,15 @@ impl Row {
     }
 }
 
-fn row(name: &str, note: &str, times: &Times) -> Row {
+fn row(name: &str, note: &str, times: &Times) -> ViewRow {
     let at = |share| histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns);
-    Row {
+    ViewRow {
         name: name.into(),
         note: note.into(),
         count: times.count,
         mean_ns: times.total_ns as f64 / times.count.max(1) as f64,
         p99_ns: at(0.99),
-        ..Row::default()
+        ..ViewRow::default()
     }
 }
 

@@ -92,11 +92,11 @@ impl Watcher {
             Mode::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
                     *last = Some(Instant::now());
-                    eprintln!("{}", View::of(&of_last(recording), TOP).line());
+                    eprintln!("{}", View::from_recording(&of_last(recording), TOP).line());
                 }
             }
             Mode::Screen(screen) => {
-                let view = View::of(&of_last(recording), TOP);
+                let view = View::from_recording(&of_last(recording), TOP);
                 // If the terminal is gone, the run continues.
                 let _ = screen.terminal.draw(|frame| view.render(frame));
             }

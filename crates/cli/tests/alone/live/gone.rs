@@ -1,4 +1,4 @@
-//! What is watched, or measured on, goes away in the run.
+//! The watched or measured object goes away during the run.
 
 use std::fs;
 use std::process::Command;
@@ -29,12 +29,12 @@ impl Throwaway {
         this
     }
 
-    /// Its name.
+    /// Name of the namespace, as in `ip netns`.
     pub(crate) fn name(&self) -> &str {
         &self.0
     }
 
-    /// These words in the namespace.
+    /// A command in the namespace, of words separated by blanks.
     pub(crate) fn command(&self, place: &Place, words: &str) -> Command {
         let mut command = place.command("ip");
         command.args(["netns", "exec", &self.0]);

@@ -1,4 +1,4 @@
-//! Runs of hours, of which there are seconds here: they are killed, resumed and ended early.
+//! Runs of hours, here shortened to seconds: they are killed, resumed and ended early.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn killed_and_resumed() {
     let killed = place.recording("run.plumb");
     assert!(!killed.complete);
     let (seconds, packets) = measured(&killed);
-    // What was measured when it was killed, but for the block that it was at.
+    // The blocks that were complete when it was killed.
     assert!((3.0..8.0).contains(&seconds), "{seconds}");
     assert!(packets >= 1_000, "{packets}");
 
@@ -47,7 +47,7 @@ fn killed_and_resumed() {
     running.signal(libc::SIGINT);
     let ended = running.finish();
     ended.code(130).says(&["--resume"]);
-    assert!(ended.stdout.contains("in 2 sessions"), "{ended:?}");
+    assert!(ended.stdout.contains("in 2 separate sessions"), "{ended:?}");
     assert!(namespaces(&run).is_empty() && namespaces(&run_name(&ended.stderr)).is_empty());
     let resumed = place.recording("run.plumb");
     let (more_seconds, more_packets) = measured(&resumed);

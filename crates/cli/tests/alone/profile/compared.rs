@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 /// How long each profile is, in seconds.
 const SECONDS: &str = "7";
 
-/// What a command prints as JSON.
+/// A command's output as JSON.
 fn json(place: &Place, words: &[&str]) -> Value {
     let mut command = place.command(env!("CARGO_BIN_EXE_plumb"));
     let done = command.args(words).output().unwrap();
@@ -52,14 +52,13 @@ fn json(place: &Place, words: &[&str]) -> Value {
 fn verdicts(diff: &Value) -> Vec<(&str, &str)> {
     let functions = diff["times"][0]["functions"].as_array().unwrap().iter();
     let verdict = |of: &'_ Value| of["verdict"] != "no_difference_seen";
-    let told = functions.filter(|of| verdict(of));
-    told.map(|of| (of["name"].as_str().unwrap(), of["verdict"].as_str().unwrap())).collect()
+    let judged = functions.filter(|of| verdict(of));
+    judged.map(|of| (of["name"].as_str().unwrap(), of["verdict"].as_str().unwrap())).collect()
 }
 
-/// Check that functions have the shares that they are known to have, within intervals twice as wide as
-/// those of 95%; that of two profiles of the same program nothing differs; and that a function that
-/// takes four times as long is found, and no other of the program is said to take longer. One pair in
-/// twenty may show a difference: of those that do, another pair must not.
+/// Check that functions have their known shares, within intervals twice as wide as the 95% ones; that two profiles of
+/// the same program don't differ; and that a function that takes four times as long is found, and no other of the
+/// program is reported as slower. One pair in twenty may show a difference: then another pair must not.
 #[test]
 fn known_and_compared() {
     let Some(_turn) = turn() else {

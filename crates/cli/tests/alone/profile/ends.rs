@@ -219,7 +219,7 @@ fn of_a_cgroup() {
     assert!(said.contains("expected a directory below"), "{said}");
 }
 
-/// Check that a cgroup of version 1 is refused, and where there are those of version 2.
+/// Check that a cgroup of version 1 is refused, with the path of version 2.
 #[test]
 fn of_an_old_cgroup() {
     let Some(_turn) = turn() else {
@@ -278,7 +278,7 @@ fn errors() {
         return;
     };
     let place = Place::new();
-    for (words, code, told) in [
+    for (words, code, message) in [
         (&["--pid", "4194304"][..], 2, "no such process"),
         (&["--cgroup", "/no/such"], 2, "--cgroup /no/such"),
         (&["--frequency", "200000"], 2, "--frequency"),
@@ -288,13 +288,13 @@ fn errors() {
         let done = profile(&place, words);
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(code), "{words:?}: {said}");
-        assert!(said.contains(told), "{words:?}: {said}");
+        assert!(said.contains(message), "{words:?}: {said}");
     }
     assert!(place.files().is_empty(), "{:?}", place.files());
 }
 
-/// Check that cycles are counted as such where there is a counter, and refused with a remedy where there
-/// is none; and that `auto` always samples, and says by what.
+/// Check that cycles are counted as such where there is a counter, and refused with a remedy where there is none; and
+/// that `auto` always samples, and reports by what.
 #[test]
 fn by_cycles() {
     let Some(_turn) = turn() else {

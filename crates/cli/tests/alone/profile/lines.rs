@@ -53,9 +53,9 @@ fn lines_of(recording: &Recording, name: &str) -> (BTreeMap<u32, u64>, u64) {
     (lines, own.map(|c| c.own).sum())
 }
 
-/// Check that lines have the time that they are known to have, in every block, of inlined code too;
-/// with the debug information in the file or in another one, and by both ways to find stacks. That the
-/// report has them, and says why others have none.
+/// Check that lines have the time that they are known to have, in every block, of inlined code too; with the debug
+/// information in the file or in another one, and by both ways to find stacks. That the report has them, and why others
+/// have none.
 #[test]
 fn known_lines() {
     let Some(_turn) = turn() else {

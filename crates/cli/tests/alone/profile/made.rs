@@ -4,9 +4,8 @@ use std::fs;
 
 use super::*;
 
-/// A program that copies a function to where it may write, twice, and works for some seconds, three
-/// times as long in the one as in the other; it tells names of both to perf, of one only as it works, or of
-/// both when it ends.
+/// A program that copies a function to where it may write, twice, and works for some seconds, three times as long in
+/// the one as in the other; it reports names of both to perf, of one only as it works, or of both when it ends.
 const MADE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,8 +73,8 @@ fn not_understood(recording: &Recording) -> u64 {
     lines.map(|loss| loss.count).sum()
 }
 
-/// Check that code made at run time has the names that its program tells perf, those told late too,
-/// though the program is gone and has removed them.
+/// Check that code made at run time has the names that its program reports to perf, late ones
+/// included, though the program is gone and has removed them.
 #[test]
 fn told_names() {
     let Some(_turn) = turn() else {
@@ -94,8 +93,8 @@ fn told_names() {
     assert_eq!(not_understood(&recording), 1);
 }
 
-/// Check that code has the names that its program tells perf when it ends, in all blocks, in the file as well,
-/// and that code without any is one function.
+/// Check that code has the names that its program reports to perf when it ends, in all blocks and in the file, and that
+/// code without any is one function.
 #[test]
 fn told_at_the_end() {
     let Some(_turn) = turn() else {

@@ -30,8 +30,9 @@ fn keys(document: &Document, heading: &str) -> BTreeSet<String> {
 }
 
 /// The keys that are allowed next to an unknown one, as its error lists them.
-fn accepted(told: &str) -> BTreeSet<String> {
-    let (_, words) = told.split_once("; expected one of ").unwrap_or_else(|| panic!("{told}"));
+fn accepted(message: &str) -> BTreeSet<String> {
+    let (_, words) =
+        message.split_once("; expected one of ").unwrap_or_else(|| panic!("{message}"));
     let line = words.lines().next().unwrap();
     line.split(", ").map(str::to_string).collect()
 }
@@ -98,7 +99,7 @@ fn every_key_is_in_the_reference() {
     }
 }
 
-/// Check that the table of knobs is what is declared, row by row.
+/// Check that the table of knobs matches the declarations, row by row.
 #[test]
 fn the_table_of_knobs_is_declared() {
     let reference = Document::read("docs/reference/experiment.md");
@@ -112,7 +113,7 @@ fn the_table_of_knobs_is_declared() {
     assert!(found == declared, "the table is to be\n{}", declared.join("\n"));
 }
 
-/// Check that the kinds of claims, and the keys of each, are those that there are.
+/// Check that the kinds of claims, and the keys of each, are complete and exist.
 #[test]
 fn every_claim_is_in_the_reference() {
     let reference = Document::read("docs/reference/experiment.md");
@@ -122,15 +123,15 @@ fn every_claim_is_in_the_reference() {
     for row in &claims {
         let kind = quoted(&row[0]).remove(0);
         let said: BTreeSet<String> = quoted(row.last().unwrap()).into_iter().collect();
-        // All take these, as the text below the tables says.
+        // All have these, as the text below the tables describes.
         let said = &said | &set(["says", "quantity", "name"]);
         let text = format!("name = \"x\"\n[[claim]]\nkind = \"{kind}\"\nno-such-key = 1\n");
         assert_eq!(said, accepted_by_experiment(&text), "{kind}");
     }
     let kinds: BTreeSet<String> = claims.iter().map(|r| quoted(&r[0]).remove(0)).collect();
     let text = "name = \"x\"\n[[claim]]\nkind = \"no-such-kind\"\n";
-    let told = Experiment::parse(text).unwrap_err().to_string();
-    assert_eq!(kinds, accepted(&told));
+    let message = Experiment::parse(text).unwrap_err().to_string();
+    assert_eq!(kinds, accepted(&message));
 }
 
 /// Check that every example in TOML is an experiment, or lines of one.

@@ -1,7 +1,7 @@
 //! What a document holds for a reader to copy: blocks of code and words in code.
 //!
-//! Shared by the tests of this crate's arguments (`src/documents.rs`) and those that run
-//! what documents show.
+//! Shared by the tests of this crate's arguments (`src/documents.rs`) and the ones that run
+//! commands of documents.
 
 // Each of the two has a copy, and neither uses all of it.
 #![allow(dead_code, unreachable_pub)]
@@ -31,7 +31,7 @@ pub struct Block {
     pub language: String,
     /// The others, for the tests alone: no reader sees them.
     pub notes: Vec<String>,
-    /// The text.
+    /// The lines between the fences.
     pub text: String,
     /// Where the text is in the document.
     pub at: Range<usize>,
@@ -40,7 +40,7 @@ pub struct Block {
 /// Words in code.
 #[derive(Debug)]
 pub struct Words {
-    /// The words.
+    /// The words without their backticks.
     pub text: String,
     /// The line that they are on.
     pub line: usize,
@@ -51,12 +51,12 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What is no document of that kind: what has been changed is history, and the reference
-/// of commands is made of their declarations.
+/// Documents of another kind: the changelog is history, and the reference of commands is made of
+/// their declarations.
 const OTHERS: [&str; 2] = ["CHANGELOG.md", "docs/reference/commands.md"];
 
-/// Every document that says how Netplumb is used. What has been decided, when, is history:
-/// it says what was so.
+/// Every document that describes how Netplumb is used. Decisions are history: they describe what
+/// was so.
 pub fn all() -> Vec<Document> {
     let mut names = Vec::new();
     for folder in ["", "docs", "docs/guide", "docs/reference"] {
@@ -131,7 +131,7 @@ impl Block {
         }
     }
 
-    /// What a note of this name says: `2` of `exit=2`.
+    /// The value of the note of this name: `2` of `exit=2`.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.notes.iter().find_map(|note| note.strip_prefix(name)?.strip_prefix('='))
     }
@@ -141,8 +141,8 @@ impl Block {
         self.notes.iter().any(|have| have == note)
     }
 
-    /// The command lines, each with its place in the block: in `console` those after a
-    /// prompt, in a block without a language all. A line that ends with `\` goes on.
+    /// The command lines, each with its place in the block: in `console` after a prompt, in a block
+    /// without a language all. A line that ends with `\` continues.
     pub fn command_lines(&self) -> Vec<(usize, String)> {
         let console = match self.language.as_str() {
             "console" => true,

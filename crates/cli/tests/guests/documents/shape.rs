@@ -1,8 +1,8 @@
-//! Output without what is another each time: times, rates, and the bars drawn of them.
+//! Output without the parts that vary: times, rates, and the bars drawn of them.
 
 /// A text in which every number is `#`, with its sign and unit, and lines have no bars and
 /// no blanks to align columns.
-pub(crate) fn of(text: &str) -> String {
+pub(crate) fn shape_of(text: &str) -> String {
     text.lines()
         .map(|line| {
             let words = line.split_whitespace().filter(|word| !is_bar(word));
@@ -22,7 +22,7 @@ fn is_bar(word: &str) -> bool {
     word.chars().all(|c| ('\u{2580}'..='\u{259f}').contains(&c))
 }
 
-/// What stands apart behind a rate.
+/// Unit prefixes that stand apart behind a rate.
 const RATES: &[&str] = &["k", "M", "G"];
 
 /// Units of what differs, as they stand behind a number.
@@ -72,6 +72,6 @@ fn what_differs_is_left_out() {
         ("qdisc wait   wait   0   -   653us", "qdisc wait wait # # #"),
         ("xdp  1.96 M  560.5 k to 2.74 M  518  2.00?  ██", "xdp # # to # # #"),
     ] {
-        assert_eq!(of(line), format!("{shape}\n"), "{line}");
+        assert_eq!(shape_of(line), format!("{shape}\n"), "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! Databases that were made to keep a reader busy, or to have it do something.
+//! Databases made to keep a reader busy, or to make it act.
 
 use std::ffi::CString;
 use std::fs;
@@ -28,7 +28,7 @@ const TABLES: [&str; 29] = [
     "quantity",
     "recording",
     "scalar",
-    "shed",
+    "over_budget",
     "source_file",
     "span",
     "span_bucket",
@@ -36,8 +36,8 @@ const TABLES: [&str; 29] = [
     "trace",
     "trace_step",
     "trace_text",
-    "untried",
-    "unwatched",
+    "not_tried",
+    "not_measured",
 ];
 
 /// Columns of a table that has them all, whatever is asked.
@@ -175,7 +175,7 @@ fn hostile_databases() {
         .map(|table| (format!("DROP TABLE {table}; CREATE VIEW {table} AS {ENDLESS}"), false));
     let others = OTHERS.iter().map(|(sql, can)| ((*sql).to_string(), *can));
     for (n, (sql, can)) in endless.chain(others).enumerate() {
-        // What is written in WAL's mode stays in it.
+        // A database written in WAL mode stays in it.
         made::changed(&place, "whole.plumb", "h.plumb", &sql);
         let format = if can { FORMATS[n % FORMATS.len()] } else { "" };
         let ran = plumb(&place, "report h.plumb", &sql);
@@ -194,7 +194,7 @@ fn hostile_databases() {
 }
 
 /// Check that files next to a recording do no harm: a pipe in place of a journal blocks nothing,
-/// and a journal that names another file does not have it removed.
+/// and a journal that names another file does not remove it.
 #[test]
 fn hostile_journals() {
     let place = Place::new();

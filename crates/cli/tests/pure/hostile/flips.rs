@@ -39,7 +39,7 @@ fn flipped_bits() {
         if n.is_multiple_of(10) {
             plumb(&place, "diff exact.plumb flipped.plumb", &what);
         }
-        // Nothing is written to what is only read.
+        // A file that is only read is not written to.
         assert_eq!(fs::read(place.path("flipped.plumb")).unwrap(), bytes, "{what}");
     }
     assert!(read > 0, "not one can be read: flips hit too much");

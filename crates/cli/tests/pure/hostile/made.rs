@@ -1,10 +1,10 @@
-//! Recordings that no guest made, and what is done to them.
+//! Recordings that no guest made, and changes to them.
 
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{
     Arm, Block, Cost, Function, Ledger, LineCost, Node, Recording, SourceLine, Total, env,
 };
@@ -155,8 +155,8 @@ pub(super) fn timed() -> Recording {
                 times: times(ns),
             });
         }
-        let place = Item::label("udp tx xmit");
-        recording.add(Of::Block(n), &SEEN, place, PACKETS as f64);
+        let place = FigureKey::label("udp tx xmit");
+        recording.add(Subject::Block(n), &SEEN, place, PACKETS as f64);
     }
     let step = Step {
         packet: 0,

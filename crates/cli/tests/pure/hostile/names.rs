@@ -44,12 +44,12 @@ fn evil(mut recording: Recording) -> Recording {
         quantity.label = Some(ACTIVE.into());
     }
     let named = || ACTIVE.to_string();
-    let unwatched = recording.instruments().concat();
-    let unwatched = recording.unwatched.entry(unwatched).or_default();
-    unwatched.insert(named(), named());
-    let shed = recording.instruments().concat();
-    recording.shed.insert(shed, vec![named()]);
-    recording.untried.insert(named(), named());
+    let not_measured = recording.instruments().concat();
+    let not_measured = recording.not_measured.entry(not_measured).or_default();
+    not_measured.insert(named(), named());
+    let over_budget = recording.instruments().concat();
+    recording.over_budget.insert(over_budget, vec![named()]);
+    recording.not_tried.insert(named(), named());
     let by = recording.instruments().concat();
     let notes = recording.notes_of(0);
     notes.failed.insert(by, named());

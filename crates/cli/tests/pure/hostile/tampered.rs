@@ -61,7 +61,7 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The same of times.
+/// The same for recordings of times.
 const OF_TIMES: &[(&str, &[&str])] = &[
     ("UPDATE span SET count = 2 * count WHERE id = 0", &["table span, row 0", "buckets"]),
     (
@@ -105,7 +105,7 @@ const OF_TIMES: &[(&str, &[&str])] = &[
     ("UPDATE block SET duration_ns = -3", &["table block", "duration_ns"]),
 ];
 
-/// Check that each is refused by all that read recordings, with what is wrong and where.
+/// Check that each is refused by all that read recordings, with the error and its place.
 fn refused(place: &Place, whole: &str, all: &[(&str, &[&str])]) {
     for (sql, words) in all {
         made::changed(place, whole, "t.plumb", sql);

@@ -22,7 +22,7 @@ const LOST: u64 = 16;
 /// The task of [`Made::new`].
 const TASK: u64 = 7 | 7 << 32;
 
-/// What was measured of each quantity, and how many samples it has.
+/// The sum of each quantity, and its number of samples.
 fn totals(recording: &Recording) -> BTreeMap<String, (u64, u64)> {
     let mut totals = BTreeMap::new();
     for cost in &recording.costs {
@@ -68,8 +68,8 @@ fn event_names(names: &[&str]) -> (usize, Vec<u8>) {
     (12, section)
 }
 
-/// Check that values of counters in samples are quantities, each with what was counted since the sample
-/// before, and that the stacks after them are read, in any format of the values.
+/// Check that values of counters in samples are quantities, each with its increase since the sample before, and that
+/// the stacks after them are read, in any format of the values.
 #[test]
 fn values_of_counters() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,8 +132,8 @@ fn first_thread_ends() {
     assert_eq!(stacks, ["[0x10]", "[unknown]"]);
 }
 
-/// Check that a sample is where its own address is, whatever its stack begins with, which precise events
-/// and stacks of branches tell apart.
+/// Check that a sample is at its own address, whatever its stack begins with; in precise events and stacks of branches
+/// the two differ.
 #[test]
 fn own_address() {
     let folder = tempfile::tempdir().unwrap();
@@ -266,8 +266,8 @@ fn names_of_events() {
     assert_eq!(ran.status.code(), Some(2), "{}", text(&ran.stdout));
 }
 
-/// Check that code that a program made has the names that it wrote of it: in a perf-PID.map, whenever; in
-/// a jitdump, those of the time of the sample.
+/// Check that generated code has the names that its program wrote: in a perf-PID.map, whenever; in a jitdump, by the
+/// time of the sample.
 #[test]
 fn code_made_at_run_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -415,8 +415,8 @@ fn simpleperf() {
     }
 }
 
-/// Check that a report and a comparison can be of threads or processes by name or number, and that what the
-/// network took in all is said: below calls on sockets, and in softirqs.
+/// Check that a report and a comparison can be limited to threads or processes by name or number, and that the
+/// network's total is printed: below calls on sockets, and in softirqs.
 #[test]
 fn threads_and_network() {
     let folder = tempfile::tempdir().unwrap();

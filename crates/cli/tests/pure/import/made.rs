@@ -1,5 +1,5 @@
-//! perf.data files that tests make up, laid out as tools/perf/Documentation/perf.data-file-format.txt
-//! and include/uapi/linux/perf_event.h say.
+//! perf.data files that tests make up, laid out by tools/perf/Documentation/perf.data-file-format.txt and
+//! include/uapi/linux/perf_event.h.
 
 /// PERF_SAMPLE_IP, TID, TIME, CALLCHAIN, CPU, PERIOD and IDENTIFIER.
 const SAMPLE_TYPE: u64 = 1 | 2 | 4 | CALLCHAIN | 128 | 256 | 1 << 16;
@@ -20,7 +20,7 @@ pub(crate) const IN_KERNEL: u64 = -128_i64 as u64;
 pub(crate) const IN_USER: u64 = -512_i64 as u64;
 /// PERF_CONTEXT_USER_DEFERRED.
 pub(crate) const LATER: u64 = -640_i64 as u64;
-/// Where `_text` was, and what it has in [`KALLSYMS`].
+/// Address of `_text` when the file was made; [`KALLSYMS`] has another boot's.
 pub(crate) const TEXT: u64 = 0xffff_ffff_8120_0000;
 /// Names of the kernel's functions, as of another boot.
 pub(crate) const KALLSYMS: &str = "ffffffff81000000 T _text
@@ -32,13 +32,13 @@ ffffffff81004800 T __sys_sendto
 ffffffff81005000 D data
 ";
 
-/// A file.
+/// A perf.data file that a test puts together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Made {
     /// Type and configuration of events.
     pub(crate) events: Vec<(u32, u64)>,
     pub(crate) records: Vec<u8>,
-    /// When records are made that are no samples.
+    /// Time of records other than samples.
     pub(crate) now_ns: u64,
     /// Whether samples have no stacks, as without `perf record -g`.
     pub(crate) no_stacks: bool,
@@ -46,9 +46,9 @@ pub(crate) struct Made {
     pub(crate) read_format: u64,
     /// `branch_sample_type` of samples that have branches.
     pub(crate) branch_type: u64,
-    /// The most frames of a stack; 0 says nothing.
+    /// The most frames of a stack; 0 for none given.
     pub(crate) max_stack: u16,
-    /// Whether times are those of CLOCK_MONOTONIC.
+    /// Whether times are from CLOCK_MONOTONIC.
     pub(crate) monotonic: bool,
     /// Further flags of events.
     pub(crate) flags: Vec<u64>,
@@ -75,7 +75,7 @@ impl Made {
         self.records.extend_from_slice(body);
     }
 
-    /// The end of each record that is no sample.
+    /// The end of each record other than samples.
     fn id(&self, body: &mut Vec<u8>) {
         for word in [0, self.now_ns, 0, 1_u64] {
             body.extend_from_slice(&word.to_le_bytes());
@@ -139,8 +139,8 @@ impl Made {
         self.record(9, mode, &body);
     }
 
-    /// Many samples, of short-lived processes one after the other, with so many different stacks, which
-    /// are walks through one call graph.
+    /// Many samples, of short-lived processes one after the other, with this many different stacks, which are walks
+    /// through one call graph.
     pub(crate) fn many(samples: u64, processes: u64, stacks: u64) -> Made {
         let mut made = Made::new();
         // A generator of the same numbers in every run (Knuth's constants).
@@ -257,7 +257,7 @@ impl Made {
         attr
     }
 
-    /// Its sections about the file, with those that say whose it is.
+    /// Its sections about the file, including the ones that identify the machine.
     fn sections(&self) -> Vec<(usize, Vec<u8>)> {
         let text = |number: usize, value: &str| {
             let mut section = (value.len() as u32 + 1).to_le_bytes().to_vec();

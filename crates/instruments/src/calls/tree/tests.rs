@@ -66,7 +66,7 @@ fn ended(spec: &CallsSpec, cost: Cost, records: &[Record]) -> Ended {
 }
 
 /// What steps are: function, elapsed, total, own, switches, whether they came in between.
-fn told(call: &TimedCall) -> Vec<(u32, u64, u64, u64, u32, bool)> {
+fn call_fields(call: &TimedCall) -> Vec<(u32, u64, u64, u64, u32, bool)> {
     let each = call.steps.iter().map(|s| {
         let aside = s.flags.has(Flags::ASIDE);
         (s.name, s.elapsed, s.total, s.own, s.switches, aside)
@@ -144,7 +144,7 @@ fn what_comes_in_between() {
     ];
     let ended = ended(&spec(), Cost::default(), &records);
     assert_eq!(
-        told(&ended.kept[0]),
+        call_fields(&ended.kept[0]),
         [
             (1, 100, 60, 40, 1, false),
             (2, 50, 20, 20, 1, false),
@@ -161,7 +161,7 @@ fn what_comes_in_between() {
     assert_eq!(ended.losses, Losses::default());
 }
 
-/// Check that what tracing costs is subtracted: of each call below, and of the call itself.
+/// Check that the cost of tracing is subtracted: each call's below, and the call's own.
 #[test]
 fn costs_of_tracing() {
     let cost = Cost { bias_ns: 2.0, call_ns: 10.0 };
@@ -175,12 +175,12 @@ fn costs_of_tracing() {
     ];
     let ended = ended(&spec(), cost, &records);
     assert_eq!(
-        told(&ended.kept[0]),
+        call_fields(&ended.kept[0]),
         [(1, 100, 78, 72, 0, false), (2, 7, 5, 5, 0, false), (2, 3, 1, 1, 0, false),]
     );
 }
 
-/// Check that calls within calls are part of them, that those which take most are kept beside the
+/// Check that calls within calls are part of them, that the longest ones are kept beside the
 /// first, that conditions hold, and that calls without a return are counted as unfinished.
 #[test]
 fn many_calls() {
@@ -228,7 +228,7 @@ fn missing_records() {
     let whole = ended(&spec(), Cost::default(), &records);
     assert_eq!((whole.counts.calls, whole.losses.broken), (2, 1));
     assert_eq!(whole.kept[0].steps[2].parent, Some(0));
-    assert_eq!(told(&whole.kept[1]), [(1, 5, 5, 5, 0, false)]);
+    assert_eq!(call_fields(&whole.kept[1]), [(1, 5, 5, 5, 0, false)]);
     let cut = with_gap(3);
     assert_eq!((cut.counts.calls, cut.counts.unfinished), (2, 1));
     assert_eq!(cut.kept.len(), 1);
@@ -255,11 +255,12 @@ fn names_of_tasks() {
     let mut names = Addresses::default();
     let mut calls = Calls::new(&spec(), Cost::default());
     calls.take(&records, &mut names);
-    let told: Vec<&str> = (names.tasks.iter()).map(|name| name.as_deref().unwrap_or("?")).collect();
-    assert_eq!(told, ["?", "next", "ls", "ls", "task"]);
+    let tasks: Vec<&str> =
+        (names.tasks.iter()).map(|name| name.as_deref().unwrap_or("?")).collect();
+    assert_eq!(tasks, ["?", "next", "ls", "ls", "task"]);
 }
 
-/// Check that of a command only what runs after its exec counts, and what it starts.
+/// Check that a command counts from its exec on, with what it starts.
 #[test]
 fn from_its_exec() {
     let spec = CallsSpec { children: true, ..spec() };

@@ -24,7 +24,7 @@ use crate::samples::Scope;
 /// The programs, compiled from events/callers.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/callers.bpf.o"));
 
-/// Of each half of a stack, at most: the default of kernel.perf_event_max_stack.
+/// Frames of each half of a stack, at most: the default of kernel.perf_event_max_stack.
 const FRAMES: u32 = 127;
 /// A program that has chosen a half ends within microseconds, unless its CPU is not run.
 const GRACE: Duration = Duration::from_millis(1);
@@ -43,7 +43,7 @@ pub(super) const MOST: usize = made::EVENTS;
 /// How a program is run at an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// As a counter of each CPU is incremented.
+    /// As each CPU's counter is incremented.
     Counter,
     Tracepoint,
     Probe,
@@ -52,7 +52,7 @@ pub(super) enum How {
 }
 
 impl How {
-    pub(super) fn of(event: &Resolved, trampolines: bool) -> How {
+    pub(super) fn from_event(event: &Resolved, trampolines: bool) -> How {
         match event.trampoline() {
             Some((_, false)) if trampolines => How::Entry,
             Some((_, true)) if trampolines => How::Exit,
@@ -78,12 +78,12 @@ impl How {
 /// An event that is counted, and how.
 pub(super) type Event = (Resolved, How);
 
-/// How often, by event and stack.
+/// Counts by event and stack.
 pub(super) type Stacks = BTreeMap<(u32, u64), u64>;
 
 /// What a half has.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct HalfCounts {
     /// By event.
     pub(super) counts: Vec<Count>,
     pub(super) stacks: Stacks,
@@ -91,7 +91,7 @@ pub(super) struct Taken {
 
 /// The programs; detached when dropped.
 pub(super) struct Attached {
-    // Before what they are links to, and read.
+    // Dropped before the object.
     ring: RingBuffer<'static>,
     links: Vec<Link>,
     counters: Vec<OwnedFd>,
@@ -235,8 +235,8 @@ impl Attached {
     fn tell(&self) -> Result<(), LiveError> {
         let turn = made::Turn { on: u64::from(self.on), half: self.half };
         let zero = 0_u32.to_ne_bytes();
-        let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
-        told.map_err(LiveError::system("switch the counts of events"))
+        let written = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
+        written.map_err(LiveError::system("switch the counts of events"))
     }
 
     /// Begin to count, or stop.
@@ -246,18 +246,18 @@ impl Attached {
     }
 
     /// Write to the other half from now on, and take what this one has.
-    pub(super) fn take(&mut self, events: usize) -> Result<Taken, LiveError> {
+    pub(super) fn take(&mut self, events: usize) -> Result<HalfCounts, LiveError> {
         let full = (self.half & 1) as usize;
         self.half += 1;
         self.tell()?;
-        // Also of programs that just ran as it was stopped.
+        // Programs that ran as it was stopped write until then.
         thread::sleep(GRACE);
         let read = self.read(full, events);
         read.map_err(LiveError::system("read the counts of events"))
     }
 
-    fn read(&self, half: usize, events: usize) -> Result<Taken, libbpf_rs::Error> {
-        let mut taken = Taken::default();
+    fn read(&self, half: usize, events: usize) -> Result<HalfCounts, libbpf_rs::Error> {
+        let mut taken = HalfCounts::default();
         let empty = vec![vec![0; size_of::<Count>()]; libbpf_rs::num_possible_cpus()?];
         for event in 0..events {
             let key = ((half * made::EVENTS + event) as u32).to_ne_bytes();
@@ -299,15 +299,15 @@ impl Attached {
         self.on
     }
 
-    /// Runs so far that were left out, since a program ran already.
+    /// Runs so far that the kernel skipped, since a program ran already.
     pub(super) fn misses(&self) -> u64 {
-        Programs::of(&self.object).totals().misses
+        Programs::from_object(&self.object).totals().misses
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::events::Asked;
+    use netplumb_model::events::EventRequest;
 
     use super::*;
 
@@ -315,8 +315,8 @@ mod tests {
     #[test]
     fn programs() {
         let of = |name: &str, trampolines| {
-            let event = Resolved::named(name, Asked::parse(name).unwrap());
-            How::of(&event, trampolines).program(3)
+            let event = Resolved::named(name, EventRequest::parse(name).unwrap());
+            How::from_event(&event, trampolines).program(3)
         };
         assert_eq!(of("page-faults", true), "callers_counter_3");
         assert_eq!(of("block:block_rq_issue", true), "callers_tracepoint_3");

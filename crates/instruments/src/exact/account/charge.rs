@@ -1,4 +1,4 @@
-//! Whose the instructions are: of the packet at hand, or of a scope that is not over yet.
+//! Charges instructions to the current packet, or to a scope that has not ended.
 
 use std::mem;
 
@@ -7,11 +7,11 @@ use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::NodeId;
 
 use super::super::frame::Tag;
-use super::super::scope::{Event, Of, Scope, resolve};
+use super::super::scope::{Event, Scope, ScopeKind, resolve};
 use super::Accountant;
 
 impl Accountant<'_> {
-    /// Whose the code of a frame is that is in no scope.
+    /// The direction and context of a frame's code outside of scopes.
     fn owner(&self, tag: Tag) -> (Direction, Context) {
         let context = tag.context.unwrap_or(Context::OtherTask);
         let direction = match context {
@@ -24,7 +24,7 @@ impl Accountant<'_> {
         (direction, context)
     }
 
-    /// Samples were drawn in the frame at this depth, the first of which is 1.
+    /// Samples were drawn in the frame at this depth, from 1.
     pub(super) fn sample(&mut self, depth: usize) {
         let frame = depth.checked_sub(1);
         let Some(frame) = frame.and_then(|n| self.current.frames.get(n)) else {
@@ -58,7 +58,7 @@ impl Accountant<'_> {
         }
     }
 
-    /// Whose user code it is.
+    /// The context of user code.
     fn user_context(&self) -> Context {
         match self.current.workload {
             true => Context::Task,
@@ -91,7 +91,7 @@ impl Accountant<'_> {
         }
     }
 
-    /// `off` are those of the instructions with interrupts off.
+    /// `off` of the instructions had interrupts off.
     pub(super) fn charge(&mut self, insns: u32, calls: u32, off: u32) {
         if self.window.is_none() {
             return;
@@ -125,9 +125,9 @@ impl Accountant<'_> {
         }
     }
 
-    /// A scope ends, or as much of it as there is; `around` is the one that it is in.
+    /// A scope ends, or the part of it so far; `around` is its outer one.
     pub(super) fn end_scope(&mut self, scope: Scope, around: Option<usize>) {
-        if scope.of == Of::Completion {
+        if scope.of == ScopeKind::Completion {
             self.completed.push(scope);
             return;
         }
@@ -136,15 +136,15 @@ impl Accountant<'_> {
             self.end_completions(direction);
         }
         if let Some(outer) = around.and_then(|n| self.current.scopes.get_mut(n))
-            && outer.of != Of::Softirqs
-            && scope.of == Of::Softirqs
+            && outer.of != ScopeKind::Softirqs
+            && scope.of == ScopeKind::Softirqs
             && outer.softirq_direction.is_none()
         {
             outer.softirq_direction = Some(direction);
         }
     }
 
-    /// What was received became of this direction.
+    /// The direction of what was received is known.
     pub(super) fn end_completions(&mut self, direction: Direction) {
         for mut scope in mem::take(&mut self.completed) {
             scope.softirq_direction = Some(direction);
@@ -152,7 +152,7 @@ impl Accountant<'_> {
         }
     }
 
-    /// Give what a scope did to whom it belongs; returns the direction of the first of it.
+    /// Charge what a scope did; returns the direction of its first part.
     fn end_known(&mut self, scope: &Scope) -> Direction {
         let window = &mut self.window;
         let run = self.user.is_some();
@@ -173,7 +173,7 @@ impl Accountant<'_> {
     }
 
     pub(super) fn settle_scopes(&mut self) {
-        // From the inside out: an interrupt is of what its softirqs were.
+        // From the inside out: an interrupt is charged like its softirqs.
         for index in (0..self.current.scopes.len()).rev() {
             let scope = &mut self.current.scopes[index];
             let done = Scope {

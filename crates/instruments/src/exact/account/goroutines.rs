@@ -19,7 +19,7 @@ fn returning(frames: &[UserFrame], to: u64) -> Option<usize> {
 }
 
 impl Accountant<'_> {
-    /// The goroutine that runs is left for the scheduler, whose work is not its own.
+    /// The running goroutine is left for the scheduler, whose work is not its own.
     pub(super) fn leave_goroutine(&mut self) {
         let (Some(user), Some(thread)) = (&mut self.user, &mut self.current.thread) else {
             return;
@@ -32,7 +32,7 @@ impl Accountant<'_> {
         self.give_up_traces();
     }
 
-    /// A goroutine goes on, or begins, at an address on its stack. Whether a function was entered.
+    /// A goroutine goes on, or begins, at an address on its stack. Returns whether a function was entered.
     pub(super) fn resume_goroutine(
         &mut self,
         stack: StackPointer,
@@ -74,7 +74,7 @@ impl Accountant<'_> {
         self.on_user(segment.symbol)
     }
 
-    /// The thread that runs has the frames of this goroutine.
+    /// The running thread has the frames of this goroutine.
     fn take_goroutine(&mut self, goroutine: u64, address: u64) {
         let (Some(user), Some(thread)) = (&mut self.user, &mut self.current.thread) else {
             return;

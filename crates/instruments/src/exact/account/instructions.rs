@@ -12,9 +12,9 @@ use super::{Accountant, Running};
 /// How often an instruction was executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RanInsn {
-    /// Its function.
+    /// The function, by its number among the kernel's or the programs' symbols.
     pub symbol: Symbol,
-    /// Its address: the kernel's, or that in a program's file.
+    /// Its address: the kernel's, or in a program's file.
     pub address: u64,
     /// Its machine code.
     pub code: Vec<u8>,
@@ -22,17 +22,8 @@ pub struct RanInsn {
     pub times: u64,
 }
 
-/// Blocks that did not run as long as they are, in windows.
-#[derive(Debug, Default)]
-pub(super) struct Cut {
-    /// By block and the instructions that ran: how often.
-    short: FxHashMap<(u32, u32), u64>,
-    /// Repetitions of a block's last instruction beyond the first.
-    more: FxHashMap<u32, u64>,
-}
-
 impl Accountant<'_> {
-    /// A block of which instructions are told ran.
+    /// Count a block's run for [`Accountant::instructions`].
     pub(super) fn count_run(&mut self, block: &mut Block, running: &Running) {
         if self.window.is_none() {
             return;

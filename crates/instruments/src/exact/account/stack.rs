@@ -7,22 +7,22 @@ use netplumb_model::class::Context;
 use super::super::block::Segment;
 use super::super::frame::{Flow, Frame, Tag, Why, jumped_from};
 use super::super::interrupts::Before;
-use super::super::scope::{Of, Scope};
+use super::super::scope::{Scope, ScopeKind};
 use super::super::stack::{Task, stack_id};
 use super::super::trace::switched;
 use super::super::tree::Symbol;
 use super::{Accountant, MAX_DEPTH};
 
 impl Accountant<'_> {
-    /// Bring the stack to where control is now. Whether a function was entered.
+    /// Bring the stack to where control is now. Returns whether a function was entered.
     pub(super) fn arrive(&mut self, flow: Flow, segment: &Segment, address: u64) -> bool {
         // First, for the next interrupt may come before anything else runs.
         let flow = if flow == Flow::Iret { self.iret() } else { flow };
         let symbol = segment.symbol;
         let role = self.role(symbol);
-        // What comes back to the middle of an entry stub is no new entry.
+        // A return to the middle of an entry stub is not a new entry.
         if (role.interrupt || role.entry) && (segment.at_entry || role.stubs) {
-            // A stub of the entry code that goes on to the next one.
+            // A stub of the entry code that runs on into the next one.
             let within = flow == Flow::Sequential
                 && self.current.frames.last().is_some_and(|top| {
                     let top_role = self.role(top.symbol);
@@ -43,7 +43,7 @@ impl Accountant<'_> {
                 true
             }
             Flow::Call { sp, returns_to } => {
-                // A call within it (to fill the return buffer) is no switch.
+                // A call within it (to fill the return buffer) is not a switch.
                 if role.exec
                     && let Some(thread) = &mut self.current.thread
                 {
@@ -107,7 +107,7 @@ impl Accountant<'_> {
         false
     }
 
-    /// End an interrupt or exception; the flow that it interrupted.
+    /// End an interrupt or exception; returns the flow that it interrupted.
     fn iret(&mut self) -> Flow {
         let entered =
             self.current.frames.iter().rposition(|f| matches!(f.why, Why::Entered { .. }));
@@ -143,7 +143,7 @@ impl Accountant<'_> {
             let mut frames = frames[floor..].iter();
             frames.rposition(|f| is_called(f, at, to))
         };
-        // Where calls store nothing, those of a function without a frame leave the stack pointer alike.
+        // Where calls store nothing, a frameless function's calls leave the stack pointer alike.
         let found = last(Some(sp), Some(address))
             .or_else(|| last(Some(sp), None))
             // error_entry moves its own return address before it returns.
@@ -191,7 +191,7 @@ impl Accountant<'_> {
                 completion: false,
                 wire: false,
             };
-            self.current.scopes.push(Scope { of: Of::Interrupt, ..Scope::default() });
+            self.current.scopes.push(Scope { of: ScopeKind::Interrupt, ..Scope::default() });
         } else if matches!(why, Why::Entered { .. }) {
             // A fault within the kernel stays what it interrupted, a child of it.
         } else if role.softirq && below.is_none_or(|f| f.tag.context.is_some()) {
@@ -202,15 +202,15 @@ impl Accountant<'_> {
         } else if role.threaded_interrupt && self.current.scopes.is_empty() {
             // It stays the thread's time, of the packet whose softirq it raises.
             opens_scope = true;
-            self.current.scopes.push(Scope { of: Of::Thread, ..Scope::default() });
+            self.current.scopes.push(Scope { of: ScopeKind::Thread, ..Scope::default() });
         } else if role.receive_completion && self.current.scopes.is_empty() {
             opens_scope = true;
-            self.current.scopes.push(Scope { of: Of::Completion, ..Scope::default() });
+            self.current.scopes.push(Scope { of: ScopeKind::Completion, ..Scope::default() });
         } else if let (Some(vector), None) = (role.vector, tag.context) {
             tag.context = Some(Context::Softirq(vector));
         }
         if let Some(scope) = self.current.scopes.last_mut() {
-            if role.packet && !tag.in_packet && scope.of == Of::Softirqs {
+            if role.packet && !tag.in_packet && scope.of == ScopeKind::Softirqs {
                 opens_packet = true;
                 tag.in_packet = true;
                 scope.reached = 0;
@@ -221,7 +221,7 @@ impl Accountant<'_> {
             scope.polls |= role.polls;
             scope.unpacks |= role.unpacks;
             scope.hands_up |= role.hands_up;
-            scope.timer |= scope.of == Of::Interrupt && role.timer;
+            scope.timer |= scope.of == ScopeKind::Interrupt && role.timer;
         }
         tag.completion |= role.completion;
         tag.wire |= role.wire;

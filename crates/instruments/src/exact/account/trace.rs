@@ -1,69 +1,26 @@
-//! Traced calls: what of the accounting they are told.
+//! Traced calls: what the accounting reports to them.
 
 use netplumb_kernel::prototype::REGISTERS;
 use netplumb_model::class::{Context, Softirq};
 
 use super::super::frame::Flow;
-use super::super::stream::MAX_TEXT_BYTES;
 use super::super::trace::{Entered, TracedCalls, returned};
 use super::super::tree::Symbol;
-use super::super::user::{Part, User};
-use super::{Accountant, Losses};
-
-/// What registers held at the block that runs.
-#[derive(Debug, Default)]
-pub(super) struct Registers {
-    /// Where it began, if a call or a jump may have led there.
-    arguments: Option<[u64; REGISTERS]>,
-    /// What they point to, of some that are texts.
-    texts: Vec<(u8, String)>,
-    /// At the return that ends it.
-    pub(super) returned: Option<u64>,
-    /// They have been right at a call: the stack pointer was.
-    proven: bool,
-}
-
-impl Registers {
-    /// The next block runs.
-    pub(super) fn clear(&mut self) {
-        (self.arguments, self.returned) = (None, None);
-        self.texts.clear();
-    }
-
-    /// Whether none of those that were read could be checked.
-    pub(super) fn is_wrong(&self, losses: &Losses) -> bool {
-        losses.unchecked_arguments > 0 && !self.proven
-    }
-
-    /// A register points to this text.
-    pub(super) fn text(&mut self, register: u8, bytes: &[u8]) {
-        let mut text = String::from_utf8_lossy(bytes).into_owned();
-        if bytes.len() == MAX_TEXT_BYTES {
-            text.push('\u{2026}');
-        }
-        self.texts.push((register, text));
-    }
-
-    /// A part of the block runs: arguments are where a function begins with the block.
-    pub(super) fn at(&mut self, part: usize, at_entry: bool) {
-        if part > 0 || !at_entry {
-            self.arguments = None;
-        }
-    }
-}
+use super::super::user::{ThreadRole, User};
+use super::Accountant;
 
 impl Accountant<'_> {
-    /// Registers when the block that runs began.
+    /// Registers at the beginning of the running block.
     pub(super) fn take_arguments(&mut self, checked: bool, registers: [u64; REGISTERS]) {
         self.registers.proven |= checked;
-        // A jump stores no return address to check by: the first call after it proves them as well.
+        // A jump stores no return address to check by: the first call after it proves them, too.
         if !self.registers.proven {
             self.losses.unchecked_arguments += 1;
         }
         self.registers.arguments = Some(registers);
     }
 
-    /// The block that runs ends like this.
+    /// How the running block ends.
     pub(super) fn trace_return(&mut self, user: bool, flow: Flow) {
         if let (Flow::Ret { .. }, Some(value)) = (flow, self.registers.returned) {
             returned(&mut self.current.traces, user, value);
@@ -145,7 +102,7 @@ impl Accountant<'_> {
     fn trace(&mut self, entered: Entered) {
         // System calls of plumb's agent are not the command's; interrupts that come meanwhile are counted.
         let part = self.current.thread.as_ref().map(|thread| thread.part);
-        if part == Some(Part::Agent) && entered.context == Some(Context::OtherTask) {
+        if part == Some(ThreadRole::Agent) && entered.context == Some(Context::OtherTask) {
             self.registers.arguments = None;
             return;
         }
@@ -162,7 +119,7 @@ impl Accountant<'_> {
         tracer.enter(&mut self.current.traces, &entered, texts, user);
     }
 
-    /// What runs goes on elsewhere, or another time: its calls are not seen to their ends.
+    /// The running code goes on elsewhere, or later: its calls' ends are not seen.
     pub(super) fn give_up_traces(&mut self) {
         if let Some(tracer) = &mut self.tracer {
             tracer.give_up(&mut self.current.traces);

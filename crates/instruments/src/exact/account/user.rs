@@ -14,11 +14,11 @@ use super::super::user::{
     Go, MAX_DEPTH, MAX_FRAMES, Thread, UserCode, UserFrame, is_forked, is_over,
 };
 use super::super::window::{RanCode, Window};
-use super::{Accountant, Birth, Maker, Part, Running};
+use super::{Accountant, Birth, Maker, Running, ThreadRole};
 
-/// Nodes of the tree, beyond which new ways to a function are not told apart.
+/// Nodes of the tree, beyond which new paths to a function are not distinguished.
 const MAX_NODES: usize = 1 << 20;
-/// Stacks of coroutines are not closer to each other.
+/// Minimum distance of coroutines' stacks.
 const COROUTINE_BYTES: u64 = 4 << 10;
 
 impl Accountant<'_> {
@@ -67,13 +67,13 @@ impl Accountant<'_> {
     pub(super) fn begin_run(&mut self) {
         let Some(user) = &mut self.user else { return };
         user.numbered = 1;
-        self.current.thread = Some(user.thread(Part::Command(1), 0, None));
+        self.current.thread = Some(user.thread(ThreadRole::Command(1), 0, None));
     }
 
-    /// Watched code prepares the stack of a task to be.
+    /// Watched code prepares a new task's stack.
     pub(super) fn store(&mut self, address: u64) {
         let Some(user) = &mut self.user else { return };
-        // What lies on the stack of the task that runs is its own.
+        // What lies on the running task's stack is its own.
         let own = self.current.frames.iter().rev().find_map(|f| match f.why {
             Why::Called { sp, .. } => Some(stack_id(sp)),
             _ => None,
@@ -94,20 +94,20 @@ impl Accountant<'_> {
         user.born.insert(id, birth);
     }
 
-    /// The task that was made for this stack, if it has not run yet.
+    /// The new task of this stack, if it has not run yet.
     pub(super) fn newborn(&mut self, id: u64) -> Option<Task> {
         let user = self.user.as_mut()?;
         let birth = user.born.remove(&id)?;
-        // What lived here before is no more.
+        // What lived here before has ended.
         if let (Some(mut gone), Some(tracer)) = (self.others.remove(&id), &mut self.tracer) {
             tracer.give_up(&mut gone.traces);
         }
         // A task that the kernel made for itself has no user half.
         let thread = birth.maker.map(|maker| {
             let part = match maker.part {
-                Part::Command(_) => {
+                ThreadRole::Command(_) => {
                     user.numbered += 1;
-                    Part::Command(user.numbered)
+                    ThreadRole::Command(user.numbered)
                 }
                 other => other,
             };
@@ -127,7 +127,7 @@ impl Accountant<'_> {
         self.current.thread.as_ref()?.top()
     }
 
-    /// The root of the thread that runs.
+    /// The running thread's root.
     pub(super) fn root(&mut self) -> Option<NodeId> {
         let thread = self.current.thread.as_mut()?;
         if thread.root.is_none() {
@@ -177,7 +177,7 @@ impl Accountant<'_> {
             return;
         };
         let flow = thread.flow;
-        if !matches!(thread.part, Part::Command(_)) {
+        if !matches!(thread.part, ThreadRole::Command(_)) {
             // Others' code is one cost.
             if let Some(root) = self.root() {
                 self.charge_user(root, insns, 0);
@@ -234,7 +234,7 @@ impl Accountant<'_> {
         if block.guessed && self.window.is_some() {
             self.losses.insns_of_equal_files += u64::from(insns);
         }
-        // A call or return that tells no address has faulted, and is tried again.
+        // A call or return without an address has faulted, and is tried again.
         let flow = match (block.kind, running.call, running.ret) {
             (Kind::Call, None, _) | (Kind::Ret, _, None) => Flow::Sequential,
             _ => self.flow_after(block, running),
@@ -249,9 +249,9 @@ impl Accountant<'_> {
     fn begin_program(&mut self, block: &Block) {
         let Some(user) = &mut self.user else { return };
         let current = &mut self.current;
-        // Who was there before we looked is the agent.
+        // The task from before the stream is the agent.
         if current.thread.is_none() {
-            current.thread = Some(user.thread(Part::Agent, 0, None));
+            current.thread = Some(user.thread(ThreadRole::Agent, 0, None));
         }
         let Some(thread) = &mut current.thread else {
             return;
@@ -261,7 +261,8 @@ impl Accountant<'_> {
         let fresh = thread.exec;
         if thread.exec {
             // The first program of a command goes on from what started it.
-            let first = thread.part == Part::Command(1) && thread.programs == 0 && !thread.named;
+            let first =
+                thread.part == ThreadRole::Command(1) && thread.programs == 0 && !thread.named;
             if first {
                 thread.frames.clear();
                 if let Some(tracer) = &mut self.tracer {
@@ -272,7 +273,7 @@ impl Accountant<'_> {
             } else {
                 // What the agent starts, but for the command, is the peer.
                 let part = match thread.part {
-                    Part::Agent => Part::Peer,
+                    ThreadRole::Agent => ThreadRole::Peer,
                     other => other,
                 };
                 *thread = user.thread(part, thread.programs + 1, Some(thread.symbol));
@@ -298,7 +299,7 @@ impl Accountant<'_> {
         }
     }
 
-    /// These are the frames of the thread that runs, below its own root; nothing is called.
+    /// Give the running thread these frames, below its own root; nothing is called.
     pub(super) fn replant(&mut self, frames: Vec<UserFrame>) {
         let mut parent = self.root();
         if let Some(thread) = &mut self.current.thread {
@@ -318,7 +319,7 @@ impl Accountant<'_> {
         self.user.as_ref().map_or(Go::No, |user| user.go(symbol))
     }
 
-    /// The same of the function that runs.
+    /// The same for the running function.
     fn user_top(&self) -> Go {
         self.user_frames().last().map_or(Go::No, |f| self.go(f.symbol))
     }
@@ -386,8 +387,7 @@ impl Accountant<'_> {
         !frames.iter().any(is_near)
     }
 
-    /// A return that no call was seen of: from a signal's handler, or to what was
-    /// there before.
+    /// A return without a call: from a signal's handler, or to an earlier frame.
     fn leave_user(&mut self, sp: u64, go: bool) {
         self.drop_user_frames(|s| !go && is_over(s, sp));
         let frames = self.user_frames();
@@ -419,7 +419,7 @@ impl Accountant<'_> {
         false
     }
 
-    /// End frames from the top, down to the lowest whose call `over` says is over.
+    /// End frames from the top, down to the lowest for whose call `over` is true.
     fn drop_user_frames(&mut self, over: impl Fn(u64) -> bool) {
         loop {
             let frames = self.user_frames();

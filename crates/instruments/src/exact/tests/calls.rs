@@ -143,7 +143,7 @@ fn a_block_of_two_functions() {
     );
 }
 
-/// Check that of such a block only the part that ran counts.
+/// Check that only the part of such a block that ran counts.
 #[test]
 fn a_block_of_two_functions_in_part() {
     sending(
@@ -250,8 +250,8 @@ fn interrupt_after_a_return() {
     );
 }
 
-/// Check that an interrupt that comes as another ends is no part of it, and that
-/// what the first interrupted goes on after the second.
+/// Check that an interrupt that comes as another ends is not part of it, and that what
+/// the first interrupted goes on after the second.
 #[test]
 fn interrupt_after_an_interrupt() {
     sending(
@@ -307,7 +307,7 @@ fn interrupts_of_user_mode() {
     );
 }
 
-/// Check that the marks of a task say whose its work is, between them and after.
+/// Check that a task's marks decide whose its work is, between them and after.
 #[test]
 fn marks_give_the_direction() {
     let call = |m: &mut Machine<'_>| {

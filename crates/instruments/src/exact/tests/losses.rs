@@ -39,14 +39,14 @@ fn windows() {
         m.mark(Mark::WindowEnd);
         let window = m.window();
         m.check_sums(&window);
-        let told = m.told(&window);
+        let cost_lines = m.cost_lines(&window);
         let sent = format!("tx task, entry_SYSCALL_64 > udp_sendmsg, 1, {insns}");
-        assert!(told.contains(&sent), "{told:?}");
-        assert!(told.contains(&"tx task, entry_SYSCALL_64, 1, 7".to_string()));
+        assert!(cost_lines.contains(&sent), "{cost_lines:?}");
+        assert!(cost_lines.contains(&"tx task, entry_SYSCALL_64, 1, 7".to_string()));
         // cpu_idle was entered in the first.
         let first = insns == 10;
         let idled = format!("other other-task, cpu_idle, {}, 7", u32::from(first));
-        assert!(told.contains(&idled), "{told:?}");
+        assert!(cost_lines.contains(&idled), "{cost_lines:?}");
         // schedule() and the two of the switch do not return from this; the first
         // time around, cpu_idle() and another schedule() were found.
         assert_eq!(window.entered - window.returned, if first { 5 } else { 3 });
@@ -101,8 +101,8 @@ fn unmatched_return() {
     assert_eq!(machine.losses(), Losses { unmatched_returns: 1, ..Losses::default() });
 }
 
-/// Check that a return into a function that was called before anybody looked is
-/// none.
+/// Check that a return into a function that was called before the stream began is not a
+/// loss.
 #[test]
 fn return_to_before_the_beginning() {
     let symbols = symbols();
@@ -140,8 +140,8 @@ fn unknown_code() {
     assert_eq!(machine.losses(), Losses { insns_without_symbol: 8, ..Losses::default() });
 }
 
-/// Check that calls whose addresses the plugin could not use are told, and their
-/// instructions counted all the same.
+/// Check that calls whose addresses the plugin could not use are reported, and their
+/// instructions still counted.
 #[test]
 fn calls_without_address() {
     let symbols = symbols();
@@ -159,8 +159,8 @@ fn calls_without_address() {
     );
 }
 
-/// Check that calls deeper than any stack are given up, that this is told, and
-/// that no instruction is lost by it, in an interrupt as in a task.
+/// Check that calls deeper than any stack are given up, that this is reported, and that
+/// no instruction is lost by it, in an interrupt as in a task.
 #[test]
 fn deeper_than_any_stack() {
     for entry in ["entry_SYSCALL_64", "asm_common_interrupt"] {
@@ -178,7 +178,7 @@ fn deeper_than_any_stack() {
     }
 }
 
-/// Check that the end of a window that never began is none, and that nothing is
+/// Check that the end of a window that never began closes none, and that nothing is
 /// counted in it.
 #[test]
 fn window_without_a_beginning() {

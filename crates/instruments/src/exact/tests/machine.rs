@@ -1,4 +1,4 @@
-//! A machine without code: what it executes is what a test says.
+//! A machine without code: a test gives what it executes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -103,7 +103,7 @@ pub(super) fn symbols() -> SymbolTable {
     SymbolTable::parse(text.as_bytes()).unwrap()
 }
 
-/// What tells blocks apart: address, instructions, how they end, and what they change.
+/// What distinguishes blocks: address, instructions, how they end, and what they change.
 type Code = (u64, u32, u32, Vec<(u16, u8)>);
 
 /// Made of blocks that a test names by what they do.
@@ -337,8 +337,8 @@ impl<'a> Machine<'a> {
         self.check_code(window);
     }
 
-    /// Check that the instructions of each function of a file are those of the blocks
-    /// that ran.
+    /// Check that the instructions of each function of a file match the blocks that
+    /// ran.
     #[track_caller]
     fn check_code(&self, window: &Window) {
         let symbols = self.accountant.user_symbols();
@@ -441,7 +441,7 @@ impl<'a> Machine<'a> {
         self.in_function(name, offset, insns, Kind::Iret);
     }
 
-    /// The last block executed so many instructions.
+    /// The last block executed only this number of instructions.
     pub(super) fn partial(&mut self, insns: u32) {
         self.take(Record::Partial(insns));
         self.ran = self.ran - u64::from(self.last) + u64::from(insns);
@@ -491,8 +491,8 @@ impl<'a> Machine<'a> {
         self.accountant.losses()
     }
 
-    /// Check that costs add up to what was counted apart from them, and that to
-    /// what this machine executed.
+    /// Check that costs add up to the separate count, and this to what the machine
+    /// executed.
     #[track_caller]
     pub(super) fn check_sums(&self, window: &Window) {
         let insns: u64 = window.costs.iter().map(|c| c.insns).sum();
@@ -503,7 +503,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The costs, one line each, sorted.
-    pub(super) fn told(&self, window: &Window) -> Vec<String> {
+    pub(super) fn cost_lines(&self, window: &Window) -> Vec<String> {
         let nodes = self.accountant.tree().nodes();
         let mut lines: Vec<String> = window
             .costs

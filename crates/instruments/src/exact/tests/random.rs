@@ -39,7 +39,7 @@ impl Place {
         Place { path: name.to_string(), chain: vec![name.to_string()], name: name.to_string() }
     }
 
-    /// Whether it is of the entry code, which nothing interrupts.
+    /// Whether it is in the entry code, which nothing interrupts.
     fn is_stub(&self) -> bool {
         self.name.starts_with("asm_") || self.name.starts_with("entry_")
     }
@@ -336,16 +336,16 @@ fn first(kinds: &[Direction]) -> Direction {
 
 /// Traces have hundreds of lines: show those that differ.
 #[track_caller]
-fn assert_same(seed: u64, told: &[String], expected: &[String]) {
+fn assert_same(seed: u64, found: &[String], expected: &[String]) {
     let only = |of: &[String], in_other: &[String]| -> Vec<String> {
         let all = of.iter().filter(|line| !in_other.contains(line));
         all.take(10).cloned().collect()
     };
-    if told != expected {
+    if found != expected {
         panic!(
             "seed {seed}\n  only told: {:#?}\n  only expected: {:#?}",
-            only(told, expected),
-            only(expected, told)
+            only(found, expected),
+            only(expected, found)
         );
     }
 }
@@ -369,7 +369,7 @@ fn random_traces() {
         machine.mark(Mark::WindowEnd);
         let window = machine.window();
         machine.check_sums(&window);
-        assert_same(seed, &machine.told(&window), &expected);
+        assert_same(seed, &machine.cost_lines(&window), &expected);
         assert_eq!(window.entered, window.returned, "seed {seed}");
         assert_eq!(machine.losses(), Losses::default(), "seed {seed}");
         insns += window.kernel_insns;

@@ -39,7 +39,7 @@ fn check(window: &Window, period: u64) {
         assert_eq!(fell, deferred + sampled.user.values().sum::<u64>());
         for one in &sampled.costs {
             let of = |c: &&_| {
-                let c: &super::super::Counted = c;
+                let c: &super::super::CountedCost = c;
                 (c.direction, c.context, c.node) == (one.direction, one.context, one.node)
             };
             let cost = window.costs.iter().find(of);
@@ -252,8 +252,8 @@ fn gaps_and_windows() {
     both.iter().for_each(|window| check(window, 700));
 }
 
-/// Check that samples of a softirq are of the packet that it was for, as its instructions are,
-/// and that the instructions with interrupts off are counted by direction.
+/// Check that samples of a softirq are charged to its packet, as its instructions are, and
+/// that the instructions with interrupts off are counted by direction.
 #[test]
 fn softirqs() {
     let symbols = symbols();

@@ -84,8 +84,8 @@ fn softirq_in_the_senders_stack() {
     );
 }
 
-/// Check that of two packets of different kinds in one run each gets its own, and
-/// that the poll's work goes to the packet that follows, or to the last.
+/// Check that two packets of different kinds in one run each get their own work, and
+/// that the poll's goes to the packet that follows, or to the last.
 #[test]
 fn two_packets_of_different_kinds() {
     in_softirqs(
@@ -107,8 +107,8 @@ fn two_packets_of_different_kinds() {
     );
 }
 
-/// Check that an echo is told from a packet received, and an acknowledgement from
-/// a segment that carries data too; where header prediction fails, what would queue data looks at both.
+/// Check that an echo is distinguished from a packet received, and an acknowledgement from a segment
+/// that carries data too; where header prediction fails, what would queue data looks at both.
 #[test]
 fn kinds_of_packets() {
     in_softirqs(
@@ -157,8 +157,8 @@ fn transmit_completion() {
     );
 }
 
-/// Check that what hands a transfer to the wire is no packet's work, in a sender's system call
-/// and in a router's softirq.
+/// Check that what hands a transfer to the wire is not a packet's work, in a sender's system
+/// call and in a router's softirq.
 #[test]
 fn wire() {
     sending(
@@ -243,8 +243,8 @@ fn poll_for_both() {
     );
 }
 
-/// Check that the completion of a transfer in a task is of what the next poll makes of it, and of
-/// the receiver without one; and that the completion of a transmission is the sender's there, too.
+/// Check that the completion of a transfer in a task is charged as the next poll is, and to the
+/// receiver without one; and that the completion of a transmission is the sender's there, too.
 #[test]
 fn completions_in_a_task() {
     let complete = |m: &mut Machine<'_>, name: &str| {
@@ -255,8 +255,8 @@ fn completions_in_a_task() {
     let of_completion = |run: &dyn Fn(&mut Machine<'_>), expected: &str| {
         let symbols = symbols();
         let (machine, window) = in_window(&symbols, |m| run(m));
-        let told = machine.told(&window);
-        let found: Vec<&String> = told.iter().filter(|t| t.contains("_complete")).collect();
+        let cost_lines = machine.cost_lines(&window);
+        let found: Vec<&String> = cost_lines.iter().filter(|t| t.contains("_complete")).collect();
         assert_eq!(found, [expected]);
     };
     of_completion(
@@ -302,7 +302,7 @@ fn several_vectors_in_a_run() {
     );
 }
 
-/// Check that a run without packets' vectors is no packet's.
+/// Check that a run without packets' vectors is charged to no packet.
 #[test]
 fn vectors_that_are_no_packets() {
     in_softirqs(
@@ -345,8 +345,8 @@ fn interrupt_of_a_device() {
     );
 }
 
-/// Check that the timer's interrupt is no packet's, though packets be handled at
-/// its end, in the middle of another packet.
+/// Check that the timer's interrupt is charged to no packet, even if packets are
+/// handled at its end, in the middle of another one.
 #[test]
 fn interrupt_of_the_timer() {
     costs(

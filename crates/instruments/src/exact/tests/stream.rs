@@ -179,8 +179,8 @@ fn longer_than_the_buffer() {
     assert_eq!(read(&long).unwrap().len(), 1 + 200_000);
 }
 
-/// Check that a stream that ends anywhere is read up to there, and said to be
-/// damaged if that is within a record.
+/// Check that a stream that ends anywhere is read up to there, and reported as damaged
+/// if that is within a record.
 #[test]
 fn cut_at_every_byte() {
     let (words, records) = everything();
@@ -207,7 +207,7 @@ fn cut_at_every_byte() {
     assert_eq!(clean as usize, 1 + records.len());
 }
 
-/// Check that a stream of another version is refused, and says which.
+/// Check that a stream of another version is refused, and its version reported.
 #[test]
 fn wrong_version() {
     assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 6");
@@ -231,8 +231,8 @@ fn architectures() {
     assert_eq!(damage(&[HELLO | 2 << 16]), "architecture 2");
 }
 
-/// Check that what does not greet is not ours, whatever it begins with: a record,
-/// or text, whose words look like blocks.
+/// Check that a stream without the greeting is refused, whatever it begins with: a
+/// record, or text, whose words look like blocks.
 #[test]
 fn no_greeting() {
     for first in [0, 0x8600_0000, u32::from_le_bytes(*b"QEMU")] {
@@ -240,13 +240,13 @@ fn no_greeting() {
     }
 }
 
-/// Check that records and kinds that nobody knows are refused, and marks of a
-/// later workload passed over.
+/// Check that unknown records and kinds are refused, and marks of a later workload
+/// passed over.
 #[test]
 fn unknown_types() {
     for kind in [0, 16, 0x7f] {
-        let told = damage(&[HELLO, 0x8000_0000 | kind << 24]);
-        assert_eq!(told, format!("a record of type {kind}"));
+        let message = damage(&[HELLO, 0x8000_0000 | kind << 24]);
+        assert_eq!(message, format!("a record of type {kind}"));
     }
     let mut words = vec![HELLO];
     words.extend(block(0, 5));
@@ -260,8 +260,8 @@ fn unknown_types() {
 #[test]
 fn sizes_of_blocks() {
     for words in [0, 3, 4 + 2048 + 1, 0x00ff_ffff] {
-        let told = damage(&[HELLO, 0x8200_0000 | words]);
-        assert_eq!(told, format!("a block of {words} words"));
+        let message = damage(&[HELLO, 0x8200_0000 | words]);
+        assert_eq!(message, format!("a block of {words} words"));
     }
     for count in [0, 13, 0xffff] {
         let mut words = vec![HELLO];
@@ -272,7 +272,7 @@ fn sizes_of_blocks() {
 }
 
 /// Check that numbers of blocks that are out of turn, and blocks that run but were
-/// never told, are damage: neither is given room, or passed over in silence.
+/// never described, are damage: neither is given room, or passed over in silence.
 #[test]
 fn numbers_of_blocks() {
     let mut words = vec![HELLO];

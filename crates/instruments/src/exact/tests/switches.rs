@@ -42,7 +42,7 @@ fn task_switches() {
 }
 
 /// Check that the calls in __switch_to_asm that fill the return buffer, on the new
-/// stack, are no switches.
+/// stack, are not switches.
 #[test]
 fn return_buffer_is_filled() {
     let symbols = symbols();
@@ -60,8 +60,11 @@ fn return_buffer_is_filled() {
         m.ret("schedule", 12, 2, OWN + 8);
         m.jump("entry_SYSCALL_64", 16, 3);
     });
-    let own: Vec<String> =
-        machine.told(&window).into_iter().filter(|line| line.starts_with("rx task")).collect();
+    let own: Vec<String> = machine
+        .cost_lines(&window)
+        .into_iter()
+        .filter(|line| line.starts_with("rx task"))
+        .collect();
     assert_eq!(
         own,
         [

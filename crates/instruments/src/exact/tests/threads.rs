@@ -5,9 +5,9 @@ use super::{Losses, Mark, OWN, in_window, switch};
 
 const THREAD: u64 = 0xbd00;
 
-/// Check that a thread's interrupt handler is of the packet whose softirq it raises, in the
-/// thread's time; that the softirq, of which the compiler made a clone, is a softirq; and that
-/// what the thread does besides is no packet's. So too if it sleeps in the midst of a packet.
+/// Check that a thread's interrupt handler is charged to the packet whose softirq it raises, in the thread's time;
+/// that the compiler's clone of a softirq is a softirq; and that what else the thread does is charged to no packet.
+/// The same if it sleeps in the middle of a packet.
 #[test]
 fn interrupt_in_a_thread() {
     for sleeps in [false, true] {
@@ -44,7 +44,7 @@ fn interrupt_in_a_thread() {
         });
         machine.check_sums(&window);
         assert_eq!(machine.losses(), Losses::default());
-        let told = machine.told(&window);
+        let cost_lines = machine.cost_lines(&window);
         let run = "handle_softirqs.constprop.0";
         for line in [
             "other other-task, irq_thread, 1, 8".to_string(),
@@ -54,7 +54,7 @@ fn interrupt_in_a_thread() {
             format!("rx softirq:NET_RX, {run} > net_rx_action, 1, 4"),
             format!("rx softirq:NET_RX, {run} > net_rx_action > __netif_receive_skb_core, 1, 4"),
         ] {
-            assert!(told.contains(&line), "no `{line}` in {told:#?}");
+            assert!(cost_lines.contains(&line), "no `{line}` in {cost_lines:#?}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use netplumb_kernel::kallsyms::Symbol;
 use netplumb_kernel::prototype::{Parameter, Place, Prototype, Shape, Type, Unread};
+use netplumb_kernel::symbol::Symbol;
 use netplumb_model::arch::Arch;
 use netplumb_model::experiment::Trace;
 use netplumb_model::trace::Flags;
@@ -35,12 +35,12 @@ fn traced(spec: &Trace, run: impl FnOnce(&mut Machine<'_>)) -> (Vec<String>, Tra
     let window = machine.window();
     machine.check_sums(&window);
     let calls = window.traced.unwrap();
-    let told = calls.kept.iter().flat_map(|call| told(&machine, call));
-    (told.collect(), calls)
+    let lines = calls.kept.iter().flat_map(|call| step_lines(&machine, call));
+    (lines.collect(), calls)
 }
 
 /// A call, a line for each step: `function total/own @begin+elapsed`, and what else is known.
-fn told(machine: &Machine<'_>, call: &TracedCall) -> Vec<String> {
+fn step_lines(machine: &Machine<'_>, call: &TracedCall) -> Vec<String> {
     let mut depths: Vec<usize> = Vec::new();
     let steps = call.steps.iter().map(|step| {
         let depth = step.parent.map_or(0, |parent| depths[parent as usize] + 1);
@@ -70,11 +70,11 @@ fn told(machine: &Machine<'_>, call: &TracedCall) -> Vec<String> {
     steps.collect()
 }
 
-/// Check that the calls below a call are there in order, each with its own instructions and those of
-/// what it called, and that jumps are told from calls.
+/// Check that the calls below a call are there in order, each with its own instructions and what it
+/// called, and that jumps are distinguished from calls.
 #[test]
 fn a_tree_in_order() {
-    let (told, calls) = traced(&spec("udp_sendmsg"), |m| {
+    let (lines, calls) = traced(&spec("udp_sendmsg"), |m| {
         m.call("udp_sendmsg", 0, 5, 0xe00);
         m.ret("helper", 0, 3, 0xe00);
         m.call("udp_sendmsg", 20, 1, 0xe00);
@@ -86,7 +86,7 @@ fn a_tree_in_order() {
         m.jump("entry_SYSCALL_64", 20, 3);
     });
     assert_eq!(
-        told,
+        lines,
         [
             "udp_sendmsg 24/8 @5+24",
             ". helper 3/3 @10+3",
@@ -112,20 +112,20 @@ fn depth_and_room() {
         m.jump("entry_SYSCALL_64", 20, 3);
     };
     let shallow = Trace { depth: Some(2), ..spec("udp_sendmsg") };
-    let (told, calls) = traced(&shallow, run);
-    assert_eq!(told, ["udp_sendmsg 14/7 @5+14", ". ip_output 7/3 @10+7 cut"]);
+    let (lines, calls) = traced(&shallow, run);
+    assert_eq!(lines, ["udp_sendmsg 14/7 @5+14", ". ip_output 7/3 @10+7 cut"]);
     assert_eq!(calls.dropped, 0);
     let small = Trace { steps: Some(1), ..spec("udp_sendmsg") };
-    let (told, calls) = traced(&small, run);
-    assert_eq!(told, ["udp_sendmsg 14/7 @5+14 cut"]);
+    let (lines, calls) = traced(&small, run);
+    assert_eq!(lines, ["udp_sendmsg 14/7 @5+14 cut"]);
     assert_eq!(calls.dropped, 2);
 }
 
-/// Check that interrupts and softirqs that come in between are told as such, with the vector, and
-/// are in no total of what they interrupted; and that a fault is part of it.
+/// Check that interrupts and softirqs that come in between are reported as such, with the vector,
+/// and are in no total of what they interrupted; and that a fault is part of it.
 #[test]
 fn what_comes_in_between() {
-    let (told, _) = traced(&spec("udp_sendmsg"), |m| {
+    let (lines, _) = traced(&spec("udp_sendmsg"), |m| {
         m.jump("udp_sendmsg", 0, 5);
         m.jump("asm_exc_page_fault", 0, 2);
         m.iret("asm_exc_page_fault", 8, 1);
@@ -144,7 +144,7 @@ fn what_comes_in_between() {
         m.jump("entry_SYSCALL_64", 20, 3);
     });
     assert_eq!(
-        told,
+        lines,
         [
             "udp_sendmsg 18/8 @5+84",
             ". asm_exc_page_fault 3/3 @10+3",
@@ -156,11 +156,11 @@ fn what_comes_in_between() {
     );
 }
 
-/// Check that a call which sleeps says how often it was switched out, and that what others do
-/// meanwhile is not its own.
+/// Check that a call that sleeps counts how often it was switched out, and not what others do
+/// meanwhile.
 #[test]
 fn a_call_that_sleeps() {
-    let (told, calls) = traced(&spec("udp_sendmsg"), |m| {
+    let (lines, calls) = traced(&spec("udp_sendmsg"), |m| {
         m.call("udp_sendmsg", 0, 5, OWN + 8);
         switch(m, OWN, IDLE);
         m.ret("schedule", 12, 2, IDLE + 8);
@@ -171,7 +171,7 @@ fn a_call_that_sleeps() {
         m.jump("entry_SYSCALL_64", 20, 3);
     });
     assert_eq!(
-        told,
+        lines,
         [
             "udp_sendmsg 23/7 @5+109 switched 1",
             ". schedule 16/5 @10+102 switched 1",
@@ -182,8 +182,8 @@ fn a_call_that_sleeps() {
     assert_eq!(calls.counts.spread, Some([23; 4]));
 }
 
-/// Check that of many calls the first and the largest are kept, that a condition leaves others out,
-/// and that the distribution is of all.
+/// Check that the first and the largest of many calls are kept, that a condition leaves others out,
+/// and that the distribution covers all.
 #[test]
 fn the_first_and_the_slowest() {
     let run = |m: &mut Machine<'_>| {
@@ -208,8 +208,8 @@ fn the_first_and_the_slowest() {
 }
 
 /// Check that calls of the function within a traced call are part of it, that a call within an
-/// interrupt of one is a call of its own, that what has not returned at the end says so, and that
-/// what began before a window is no call of it.
+/// interrupt of one is a call of its own, that calls that have not returned at the end are
+/// marked, and that what began before a window is not counted in it.
 #[test]
 fn unfinished_calls() {
     let symbols = symbols();
@@ -227,7 +227,7 @@ fn unfinished_calls() {
     m.jump("ip_output", 0, 4);
     m.mark(Mark::WindowEnd);
     let calls = m.window().traced.unwrap();
-    let lines: Vec<Vec<String>> = calls.kept.iter().map(|call| told(&m, call)).collect();
+    let lines: Vec<Vec<String>> = calls.kept.iter().map(|call| step_lines(&m, call)).collect();
     assert_eq!(
         lines,
         [
@@ -251,7 +251,7 @@ fn unfinished_calls() {
 }
 
 /// Check that a call of a program has the kernel's calls below it, and not what interrupts it; and
-/// that a function is told from another file's of the same name.
+/// that a function is distinguished from another file's of the same name.
 #[test]
 fn functions_of_programs() {
     let of = |function: &str| {
@@ -279,7 +279,7 @@ fn functions_of_programs() {
         let window = m.window();
         m.check_run(&window);
         let calls = window.traced.unwrap();
-        let lines: Vec<String> = calls.kept.iter().flat_map(|call| told(&m, call)).collect();
+        let lines: Vec<String> = calls.kept.iter().flat_map(|call| step_lines(&m, call)).collect();
         lines
     };
     let main = [
@@ -348,7 +348,7 @@ fn calls_add_up_to_costs() {
                     assert!(step.elapsed >= step.total && !step.flags.has(Flags::OPEN));
                 }
                 for (step, below) in call.steps.iter().zip(below) {
-                    // Of what came in between, only the beginning is told.
+                    // Of what came in between, only the beginning is recorded.
                     let within = step.flags.has(Flags::ASIDE) || !is_told(call, step.parent);
                     assert!(within || step.total == step.own + below, "{function}, seed {seed}");
                 }
@@ -373,14 +373,14 @@ fn is_told(call: &TracedCall, mut at: Option<u32>) -> bool {
 /// Check that names of code that no symbol covers don't stop a trace.
 #[test]
 fn unknown_code() {
-    let (told, _) = traced(&spec("udp_sendmsg"), |m| {
+    let (lines, _) = traced(&spec("udp_sendmsg"), |m| {
         m.call("udp_sendmsg", 0, 5, 0xe00);
         m.at(super::machine::NOWHERE, 9, Kind::Ret);
         m.take(super::super::Record::Ret(0xffff_c900_0000_0e00));
         m.ret("udp_sendmsg", 24, 2, 0xf00);
         m.jump("entry_SYSCALL_64", 20, 3);
     });
-    assert_eq!(told, ["udp_sendmsg 16/7 @5+16", ". [unknown] 9/9 @10+9"]);
+    assert_eq!(lines, ["udp_sendmsg 16/7 @5+16", ". [unknown] 9/9 @10+9"]);
 }
 
 /// Prototypes of a few functions, for tests.
@@ -402,7 +402,7 @@ impl Prototypes for Made {
     }
 }
 
-/// Three calls, the second of which returns an error; each calls `helper`, which jumps on, and is
+/// Three calls, the second with an error; each calls `helper`, which jumps on, and is
 /// interrupted.
 fn with_values(m: &mut Machine<'_>, checked: bool) {
     for (len, value) in [(10, 10), (20, -90_i64), (30, 30)] {
@@ -444,7 +444,7 @@ fn arguments_and_return_values() {
     let (calls, losses) = traced_with_values("insns > 0", true);
     assert!(!losses.no_registers);
     assert_eq!((calls.counts.calls, calls.counts.matched), (3, 3));
-    let told = calls.kept.iter().map(|call| {
+    let values = calls.kept.iter().map(|call| {
         let steps = call.steps.iter();
         let step = |s: &TracedStep| {
             (s.arguments.map(|a| call.registers[a as usize][..2].to_vec()), s.returned)
@@ -459,7 +459,7 @@ fn arguments_and_return_values() {
             (None, Some(7)),
         ]
     };
-    assert_eq!(told.collect::<Vec<_>>(), [of(10, 10), of(20, -90), of(30, 30)]);
+    assert_eq!(values.collect::<Vec<_>>(), [of(10, 10), of(20, -90), of(30, 30)]);
     let texts = calls.kept.iter().map(|call| call.texts.clone());
     let one = vec![((0, 1), "a name".to_string())];
     assert_eq!(texts.collect::<Vec<_>>(), vec![one; 3]);

@@ -33,12 +33,12 @@ fn run_on(mut m: Machine<'_>, what: impl FnOnce(&mut Machine<'_>), expected: &[&
     m.check_run(&window);
     let mut expected: Vec<String> = expected.iter().map(|e| format!("run {e}")).collect();
     expected.sort_unstable();
-    let told: Vec<String> = m
-        .told(&window)
+    let cost_lines: Vec<String> = m
+        .cost_lines(&window)
         .into_iter()
         .filter(|line| !line.contains("__switch_to") && !line.contains("schedule"))
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(cost_lines, expected);
     m.losses()
 }
 
@@ -104,8 +104,8 @@ fn functions_and_system_calls() {
     assert_eq!(losses, Losses::default());
 }
 
-/// Check that a thread is called by its program, not by a library whose code happens to begin
-/// where the file says that it starts.
+/// Check that a thread is named after its program, not after a library whose code happens to
+/// begin at the file's entry point.
 #[test]
 fn a_library_is_no_program() {
     let losses = run(
@@ -137,7 +137,7 @@ fn threads_and_children() {
         m.call("entry_SYSCALL_64", 4, 1, OWN);
         m.call("schedule", 0, 1, OWN - 0x10);
         m.jump("copy_thread", 0, 3);
-        // To its own stack, and to that of the task to be.
+        // To its own stack, and to the new task's.
         m.store(OWN - 0x18);
         m.store(MADE);
         m.ret("copy_thread", 12, 1, OWN - 0x10);
@@ -333,7 +333,7 @@ fn odd_ways() {
             m.user_at(PROGRAM, 0x1300, 2, Kind::Other);
             m.user_at(PROGRAM, 0x4000, 3, Kind::Other);
             m.user_ret(PROGRAM, 0x1308, 1, 0xe00);
-            // A handler returns, further down, to what nobody called.
+            // A handler returns, further down, to code without a call.
             m.user_ret(PROGRAM, 0x1500, 4, 0x800);
             m.user_at(PROGRAM, 0x1108, 5, Kind::Other);
         },

@@ -3,8 +3,8 @@ use std::process::Command;
 
 use super::*;
 
-/// Check that stubs, functions with a symbol and functions without one are told
-/// apart in a file from the compiler, with and without its symbols.
+/// Check that stubs, functions with a symbol and functions without one are
+/// distinguished in a file from the compiler, with and without its symbols.
 #[test]
 fn what_a_compiler_makes() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,10 +88,10 @@ fn damage() {
 }
 
 /// Check that a symbol without a size ends where the next one begins, that a place is
-/// no function where there is one, and that the plainest of several names is taken.
+/// ignored where there is a function, and that the plainest of several names is taken.
 #[test]
 fn sizes_and_aliases() {
-    let named = |start, size_bytes, function, name: &str| Named {
+    let named = |start, size_bytes, function, name: &str| CodeSymbol {
         start,
         size_bytes,
         function,
@@ -112,10 +112,10 @@ fn sizes_and_aliases() {
     );
     functions.fill(0x118, 0x130, "[0x118]".into());
     functions.fill(0x120, 0x150, "[0x120]".into());
-    let told: Vec<(u64, u64, String)> =
+    let found: Vec<(u64, u64, String)> =
         functions.sorted().into_iter().map(|f| (f.start, f.end, f.name)).collect();
     assert_eq!(
-        told,
+        found,
         [
             (0x100, 0x120, "write".to_string()),
             (0x120, 0x140, "[0x120]".to_string()),

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use gimli::{Dwarf, LineProgramHeader, Unit};
 
-use super::Slice;
+use super::super::dwarf::Slice;
 
-/// PATH_MAX of Linux: a longer name is no file's.
+/// PATH_MAX of Linux: no file has a longer name.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// Paths, each once.
@@ -28,7 +28,7 @@ impl Files {
     }
 }
 
-/// What the numbers that a unit gives to files are in all.
+/// The overall numbers of a unit's files.
 #[derive(Default)]
 pub(super) struct UnitFiles {
     known: HashMap<u64, Option<u32>>,
@@ -50,7 +50,7 @@ impl UnitFiles {
     }
 }
 
-/// The path of a unit's file: its name, below its folder, below where the compiler was.
+/// The path of a unit's file: its name, below its folder, below the compiler's folder.
 fn path(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,
@@ -62,7 +62,7 @@ fn path(
     if let Some(folder) = &unit.comp_dir {
         push(&mut path, &folder.to_string_lossy());
     }
-    // The first is where the compiler was, again.
+    // The first is the compiler's folder again.
     if file.directory_index() != 0
         && let Some(folder) = file.directory(header)
     {

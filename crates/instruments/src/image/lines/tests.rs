@@ -2,6 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::super::dwarf::{debug_link, debug_link_checksum, has_lines};
 use super::super::elf::image;
 use super::files::push;
 use super::*;
@@ -58,7 +59,7 @@ fn addresses(file: &[u8], name: &str) -> (u64, Vec<u64>) {
 }
 
 /// A line as `FILE:LINE`, without the folder.
-fn told(lines: &Lines, line: Option<Line>) -> String {
+fn location(lines: &Lines, line: Option<FileLine>) -> String {
     line.map_or("-".into(), |(file, line)| {
         let path = &lines.files[file as usize];
         assert!(path.starts_with('/'), "{path}");
@@ -66,9 +67,8 @@ fn told(lines: &Lines, line: Option<Line>) -> String {
     })
 }
 
-/// Check that definitions and lines are those of the source, of inlined code its own,
-/// whatever the version of DWARF, packed or not, and that nothing is known of a file
-/// without.
+/// Check that definitions and lines match the source, inlined code's too, whatever the
+/// version of DWARF, packed or not, and that a file without DWARF has none.
 #[test]
 fn what_a_compiler_makes() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,10 +81,10 @@ fn what_a_compiler_makes() {
         let (hidden, _) = addresses(&file, "hidden");
         let asked = [hidden, open, 0, u64::MAX];
         let found = lines(&file, &asked, &code, &go_on).unwrap();
-        let of: Vec<String> = found.functions.iter().map(|l| told(&found, *l)).collect();
+        let of: Vec<String> = found.functions.iter().map(|l| location(&found, *l)).collect();
         assert_eq!(of, ["x.c:2", "x.c:8", "-", "-"], "{words:?}");
         assert_eq!(found.code.len(), code.len());
-        let mut of: Vec<String> = found.code.iter().map(|l| told(&found, *l)).collect();
+        let mut of: Vec<String> = found.code.iter().map(|l| location(&found, *l)).collect();
         of.sort();
         of.dedup();
         for line in ["twice.h:3", "twice.h:4", "x.c:11"] {
@@ -144,7 +144,7 @@ int main(int argc, char **argv) { (void)argv; return half(argc); }
     let (half, _) = addresses(&file, "half");
     let (cold, _) = addresses(&file, "half.cold");
     let found = lines(&file, &[cold, half], &[], &go_on).unwrap();
-    let of: Vec<String> = found.functions.iter().map(|l| told(&found, *l)).collect();
+    let of: Vec<String> = found.functions.iter().map(|l| location(&found, *l)).collect();
     assert_eq!(of, ["x.c:2", "x.c:2"]);
 
     fs::write(
@@ -156,13 +156,13 @@ int main(int argc, char **argv) { (void)argv; return half(argc); }
     let file = fs::read(folder.path().join("y")).unwrap();
     let (main, code) = addresses(&file, "main");
     let found = lines(&file, &[main], &code, &go_on).unwrap();
-    let line = told(&found, found.functions[0]);
+    let line = location(&found, found.functions[0]);
     assert!(["y.s:4", "y.s:5"].contains(&line.as_str()), "{line}");
-    assert_eq!(told(&found, found.code[2]), "y.s:6");
+    assert_eq!(location(&found, found.code[2]), "y.s:6");
 }
 
-/// Check that damaged debug information is an error or tells less, and nothing worse,
-/// and that it is given up when there is no more patience.
+/// Check that damaged debug information is an error or has less, and nothing worse, and
+/// that it is given up when there is no more patience.
 #[test]
 fn damage() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,9 +9,9 @@ fn stat(at_s: u64, text: &str) -> Stat {
     Stat { at_ns: at_s * 1_000_000_000, cpus: stat::parse(text, 100.0) }
 }
 
-/// Check that every CPU's idleness is found, by its number and not that of all
-/// together; that what ticks were charged for is not looked at; and that a CPU which
-/// came or went is left out.
+/// Check that idle time is found for each CPU by its number, not for all together; that
+/// what ticks were charged for is ignored; and that a CPU that came or went is left
+/// out.
 #[test]
 fn idleness() {
     let before = stat(
@@ -40,16 +40,16 @@ fn idleness() {
 #[test]
 fn unsure() {
     let ran =
-        |at_ns, busy_ns, unsure_ns| Ran { at_ns, busy_ns, unsure_ns, others_ns: busy_ns / 10 };
-    let told = Some((0.25, 0.025));
-    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 5)), told);
-    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 15)), told);
+        |at_ns, busy_ns, unsure_ns| CpuSums { at_ns, busy_ns, unsure_ns, others_ns: busy_ns / 10 };
+    let expected = Some((0.25, 0.025));
+    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 5)), expected);
+    assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 15)), expected);
     assert_eq!(second(&ran(0, 50, 5), &ran(1000, 300, 16)), None);
     assert_eq!(second(&ran(9, 50, 5), &ran(9, 50, 5)), None);
 }
 
-/// Runs half of the time, in stretches of no common length, for a while; says what of
-/// it was CPU time of its own.
+/// Run half of the time, in stretches of varying length; returns the share of the time
+/// that was its own CPU time.
 fn half(wall: Duration) -> f64 {
     let (began, ran) = (Instant::now(), thread_ns());
     let mut stretch = 1;
@@ -66,9 +66,9 @@ fn half(wall: Duration) -> f64 {
     (thread_ns() - ran) as f64 / began.elapsed().as_nanos() as f64
 }
 
-/// Check that a loop which runs half of the time is told by both methods: they agree,
-/// and each sees what the loop's own clock does. The second method may be told to be
-/// missing by who may not trace.
+/// Check that both methods measure a loop that runs half of the time: they agree with
+/// each other and with the loop's own clock. Without the right to trace, the second one
+/// may be missing.
 #[test]
 fn as_root_half_of_the_time() {
     const NEAR: f64 = 0.03;
@@ -81,8 +81,8 @@ fn as_root_half_of_the_time() {
         let cpus = std::thread::available_parallelism().unwrap().get();
         let cpu = cpus - 1;
         netplumb_sys::cpus::pin(0, cpu as u32).unwrap();
-        // Others use the machine as well, and where they change their mind while the two
-        // are read, these differ: most windows have to be right.
+        // Others use the machine, too; the two methods differ if the load changes
+        // between their readings: most windows have to be right.
         mostly(3, 5, || {
             // From a switch of tasks on.
             std::thread::sleep(Duration::from_millis(1));
@@ -94,18 +94,18 @@ fn as_root_half_of_the_time() {
             let agree = used
                 .second
                 .is_some_and(|s| (used.busy - s).abs() < NEAR && used.busy.min(s) > own - NEAR);
-            let told = format!("{own:.3} by its own clock, {used:?}");
+            let message = format!("{own:.3} by its own clock, {used:?}");
             // Less than half, where others or the machine below took their time.
             match agree && own > 0.02 && own < 0.6 {
-                true => Ok(told),
-                false => Err(told),
+                true => Ok(message),
+                false => Err(message),
             }
         });
     });
     measured.join().unwrap();
 }
 
-/// Check that what a program that is not ours has of a CPU is told apart from what we have of it.
+/// Check that another program's use of a CPU is separated from ours.
 #[test]
 fn as_root_others() {
     const NEAR: f64 = 0.1;
@@ -133,14 +133,14 @@ fn as_root_others() {
             let after = clock.read().unwrap();
             let uses = since(&before, &after);
             let used = uses.into_iter().find(|u| u.cpu as usize == cpu).unwrap();
-            let told = format!("{own:.3} by its own clock, {used:?}");
-            // The other loop has as much as this one; other programs may have more. What is left is of a test
-            // beside this one, which is ours.
+            let message = format!("{own:.3} by its own clock, {used:?}");
+            // The other loop has as much as this one; other programs may have more. The rest is a concurrent
+            // test's, which is ours.
             let is_right =
                 used.others.is_some_and(|others| (own - NEAR..1.0 - own + NEAR).contains(&others));
             match is_right {
-                true => Ok(told),
-                false => Err(told),
+                true => Ok(message),
+                false => Err(message),
             }
         });
     });
@@ -148,7 +148,7 @@ fn as_root_others() {
 }
 
 /// Check that what is under way counts: a CPU that is busy from before a window to
-/// after it, with no switch of tasks in it that has to be, is busy.
+/// after it, perhaps without a task switch in it, is busy.
 #[test]
 fn as_root_a_period_under_way() {
     let clock = CpuClock::begin().unwrap();

@@ -11,7 +11,7 @@ const XDP_DROP: i32 = 1;
 /// `bpf_redirect` of include/uapi/linux/bpf.h.
 const REDIRECT: i32 = 23;
 
-/// Check that what is told of a key is what it stands for.
+/// Check that a key is described by what it stands for.
 #[test]
 fn causes() {
     let reasons = Reasons::default();
@@ -29,7 +29,7 @@ fn causes() {
     assert_eq!(cause(99, 0, &reasons), "event 99");
 }
 
-/// Check how a place is told, with and without a name.
+/// Check how a place is described, with and without a name.
 #[test]
 fn places() {
     let mut place = Place {
@@ -55,8 +55,8 @@ fn redirecting(device: u32) -> OwnedFd {
     ])
 }
 
-/// Check that exactly so many are told to have gone there for that cause, in this
-/// namespace, and of another one nothing.
+/// Check that exactly FRAMES frames are reported for this device and cause, in this
+/// namespace, and none in another one.
 fn all_went(drops: &Drops, sandbox: &Sandbox, device: &str, cause: &str) {
     let frames = u64::from(FRAMES);
     let read = || -> Vec<_> {
@@ -76,7 +76,7 @@ fn all_went(drops: &Drops, sandbox: &Sandbox, device: &str, cause: &str) {
     assert!(other.keys().all(|p| p.namespace_inode == 0), "{other:?}");
 }
 
-/// Check that packets which no protocol takes are told by the stack's reason.
+/// Check that packets that no protocol takes are reported with the stack's reason.
 #[test]
 fn as_root_nobody_takes_them() {
     with(|sandbox| {
@@ -87,8 +87,8 @@ fn as_root_nobody_takes_them() {
     });
 }
 
-/// Check that what an XDP program aborts is told as that; and that of what it drops, the
-/// stack says who freed it, where there was an skb.
+/// Check that packets that an XDP program aborts are reported as aborted; and for drops,
+/// if there was an skb, where the stack freed it.
 #[test]
 fn as_root_a_program_aborts() {
     with(|sandbox| {
@@ -104,9 +104,9 @@ fn as_root_a_program_aborts() {
     });
 }
 
-/// Check that frames are told which vanish since the other end of a veth takes none of
-/// XDP, having no NAPI: a kernel that knows says so at the redirect (66c0e13ad236
-/// "drivers: net: turn on XDP features", 6.3), an older one at the device.
+/// Check that frames are reported which vanish since the other end of a veth, having no NAPI, takes none from XDP: a
+/// kernel that knows this reports it at the redirect (66c0e13ad236 "drivers: net: turn on XDP features", 6.3), an older
+/// one at the device.
 #[test]
 fn as_root_the_other_end_takes_none() {
     with(|sandbox| {
@@ -123,8 +123,8 @@ fn as_root_the_other_end_takes_none() {
     });
 }
 
-/// Check that frames are told which a device took and could not hand on, since its other
-/// end is down.
+/// Check that frames are reported which a device took and could not hand on, since its
+/// other end is down.
 #[test]
 fn as_root_the_other_end_is_down() {
     with(|sandbox| {
@@ -144,8 +144,8 @@ fn as_root_the_other_end_is_down() {
     });
 }
 
-/// Check that a redirect to a device that there is not is told, at the device that the
-/// frames came from.
+/// Check that a redirect to a missing device is reported, at the device that the frames
+/// came from.
 #[test]
 fn as_root_no_such_target() {
     with(|sandbox| {

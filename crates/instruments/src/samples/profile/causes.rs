@@ -1,5 +1,4 @@
-//! Who caused what took time, for instruments that take a stack at an event: the call graph of these
-//! stacks.
+//! The call graph of the stacks that instruments take at events: who caused what took time.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +22,11 @@ pub(crate) struct Causes {
 }
 
 impl Causes {
-    /// Watch what processes map, beginning with what those that are there have mapped: one of them, or
-    /// all. Of those that are only started later, there is nothing to read.
+    /// Watch what processes map, beginning with what existing ones have mapped: one of them, or all.
+    /// Processes that are started later have nothing to read.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub(crate) fn watch(
         cpus: &[u32],
         children: bool,
@@ -47,8 +46,8 @@ impl Causes {
         self.stacks.passes(hash, functions)
     }
 
-    /// Take what has arrived by the ring, as samples' programs tell it: soon, for a process may be
-    /// gone.
+    /// Take what has arrived by the ring, as samples' programs report it: soon, for a process may
+    /// be gone.
     pub(crate) fn take<'b>(&mut self, records: impl Iterator<Item = &'b [u8]>) {
         for (time, change) in self.changes.poll() {
             self.stacks.follow(time, change);
@@ -70,8 +69,8 @@ impl Causes {
         Ok(())
     }
 
-    /// The call graph of times or events by stack, each below the event that it is of if there are
-    /// several, and how many of them have a stack that is not known.
+    /// The call graph of times or events by stack, each below its event if there are several, and
+    /// how many of them have an unknown stack.
     pub(crate) fn costs<'e>(
         &mut self,
         all: impl Iterator<Item = (Option<&'e str>, u64, Sums)>,
@@ -85,12 +84,12 @@ impl Causes {
         (charging.costs(self.stacks.functions(), quantity), unknown)
     }
 
-    /// Changes of processes that were not told.
+    /// Changes of processes that were not reported.
     pub(crate) fn lost(&mut self) -> u64 {
         std::mem::take(&mut self.stacks.spaces.lost)
     }
 
-    /// Forget stacks if they are too many: the kernel tells of them again.
+    /// Forget stacks if they are too many: the kernel reports them again.
     pub(crate) fn bound(&mut self) {
         let _ = self.stacks.bound();
     }

@@ -13,10 +13,10 @@ use super::super::arrived::{Place, Who};
 use super::super::layout::{Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED, REASON_SLEEP};
 use super::super::tree::{Functions, Sum, Tree, nameless};
 use super::lines::Leaves;
-use super::stacks::{Found, Moments, Places, Stacks};
-use super::user::Named;
+use super::stacks::{Moments, Places, StackPlace, Stacks};
+use super::user::UserFrames;
 
-/// How functions are called that run programs at a tracepoint, or at a function.
+/// What names of functions begin with that run programs at a tracepoint or a function.
 const TRACEPOINTS: &[&str] = &[
     "bpf_prog_",
     "bpf_trampoline_",
@@ -28,13 +28,13 @@ const TRACEPOINTS: &[&str] = &[
     "trace_call_bpf",
 ];
 
-/// Charges samples to where they were.
+/// Charges samples to their places.
 #[derive(Debug, Default)]
 pub(super) struct Charging {
     tree: Tree,
     /// Samples of each stack, by its hash; without time, CPU and thread.
     charged: HashMap<u64, Sample>,
-    /// Those that were unwound, by their time too.
+    /// Unwound samples, by their time too.
     unwound: HashMap<(u64, u64), Sample>,
     /// Where samples of user code were.
     pub(super) leaves: Leaves,
@@ -53,9 +53,9 @@ impl Charging {
     /// Charge samples of a stack, some of them with a user stack that was unwound.
     pub(super) fn add(
         &mut self,
-        found: &Found,
+        found: &StackPlace,
         known: &Known,
-        unwound: &HashMap<Named, Moments>,
+        unwound: &HashMap<UserFrames, Moments>,
         functions: &mut Functions,
     ) {
         let (place, stack, context) = (&found.place, &found.kernel, found.context);
@@ -133,19 +133,19 @@ impl Charging {
         }
     }
 
-    /// A sample of a stack at a time, without thread and CPU, if it is known what it is charged to.
+    /// A sample of a stack at a time, without thread and CPU, if its node is known.
     pub(super) fn sample(&self, hash: u64, time_ns: u64) -> Option<Sample> {
         let unwound = self.unwound.get(&(hash, time_ns));
         unwound.or_else(|| self.charged.get(&hash)).copied()
     }
 
-    /// Charge waits of a stack, to why and for whom. Its user code is as it was unwound, or else as
-    /// frame pointers have it.
+    /// Charge waits of a stack, to their reason and their waker. Its user code is as it was
+    /// unwound, or else as frame pointers have it.
     pub(super) fn add_wait(
         &mut self,
         stacks: &mut Stacks,
         (stack, waker, reason): (u64, u64, u32),
-        unwound: Option<&Named>,
+        unwound: Option<&UserFrames>,
         (samples, ns): (u64, u64),
     ) {
         let waker = stacks.get(waker).map(|found| match found.context {
@@ -168,7 +168,7 @@ impl Charging {
     pub(super) fn add_time(
         &mut self,
         stacks: &mut Stacks,
-        (stack, unwound): (u64, Option<&Named>),
+        (stack, unwound): (u64, Option<&UserFrames>),
         leaves: impl Iterator<Item = String>,
         sums: (u64, u64),
     ) {
@@ -195,7 +195,7 @@ impl Charging {
         &mut self,
         above: Option<Met>,
         stacks: &mut Stacks,
-        (stack, unwound): (u64, Option<&Named>),
+        (stack, unwound): (u64, Option<&UserFrames>),
         leaves: impl Iterator<Item = String>,
         (samples, ns): (u64, u64),
     ) {
@@ -233,7 +233,7 @@ fn root(place: &Place) -> Met {
     Met {
         name: match (place.name.as_str(), place.who) {
             ("", Who::Idle) => "[idle]".into(),
-            // Threads are told apart only where somebody asks for them.
+            // Threads are distinguished only where somebody asks for them.
             ("", Who::Foreign) => "[all threads]".into(),
             ("", Who::Process(_)) => "[no name]".into(),
             (name, _) => name.into(),
@@ -244,7 +244,7 @@ fn root(place: &Place) -> Met {
     }
 }
 
-/// The frames of a stack that was taken at a tracepoint, without those of the tracepoint.
+/// The frames of a stack that was taken at a tracepoint, without the tracepoint's own.
 fn without_tracepoint<'a>(functions: &Functions, stack: &'a [u32]) -> &'a [u32] {
     let of_tracepoint = |at: &u32| {
         let name = functions.name(*at);

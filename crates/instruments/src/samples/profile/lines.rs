@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::super::files::{FileId, Within};
 use super::super::tree::Sum;
 use super::stacks::{Places, Stacks};
-use crate::image::{Line, loss_of};
+use crate::image::{FileLine, loss_of};
 use crate::live::{SourceLines, WindowLine};
 use crate::own::process_ns;
 
@@ -69,7 +69,7 @@ impl Sampled {
         let mut failed = Vec::new();
         let mut files: FxHashMap<String, u32> = FxHashMap::default();
         let mut functions: FxHashMap<Met, u32> = FxHashMap::default();
-        let mut lines: FxHashMap<Within, Line> = FxHashMap::default();
+        let mut lines: FxHashMap<Within, FileLine> = FxHashMap::default();
         for (file, offsets) in self.by_file() {
             let of_file = match stacks.files.lines(file, &offsets, go_on) {
                 Ok(Some(of_file)) => of_file,
@@ -87,7 +87,7 @@ impl Sampled {
                     })
                 })
                 .collect();
-            let line = |(file, line): Line| Some((*numbers.get(file as usize)?, line));
+            let line = |(file, line): FileLine| Some((*numbers.get(file as usize)?, line));
             for (met, source) in of_file.functions.into_iter().zip(of_file.lines.functions) {
                 functions.entry(met).or_insert_with_key(|met| {
                     found.functions.push((met.clone(), source.and_then(line)));
@@ -99,7 +99,7 @@ impl Sampled {
                 lines.extend(source.and_then(line).map(|line| (at, line)));
             }
         }
-        let mut costs: FxHashMap<(u32, u32, Line), Sum> = FxHashMap::default();
+        let mut costs: FxHashMap<(u32, u32, FileLine), Sum> = FxHashMap::default();
         for (window, places) in (0..).zip(&self.windows) {
             for ((function, within), sum) in places {
                 let met = stacks.functions().met(*function);
@@ -150,8 +150,8 @@ impl Sampled {
     }
 }
 
-/// Keep no more than some: those of the groups with most time, and in these those with most. Returns
-/// how many samples are left out.
+/// Keep at most `most`: first the groups with most time, and in each what has most. Returns how many
+/// samples are left out.
 fn keep_hottest<K: Copy + Ord, G: Eq + Hash + Ord>(
     all: &mut Vec<(K, Sum)>,
     most: usize,
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(sums.iter().map(|sum| sum.ns).sum::<u64>(), 10 + 9);
     }
 
-    /// Check that of too many places those of the functions with most time are kept, and that the
-    /// samples at others are counted.
+    /// Check that with too many places, the ones in functions with most time are kept, and that
+    /// the samples at others are counted.
     #[test]
     fn too_many() {
         let sum = |samples| Sum { samples, ns: samples * 10 };

@@ -1,5 +1,5 @@
 //! Stacks that were sampled: where they are as soon as they arrive, while their processes may still
-//! be there; their functions when a window is closed, those of all new ones at once.
+//! be there; their functions when a window is closed, for all new ones at once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::super::owner::context;
 use super::super::spaces::Spaces;
 use super::super::tree::Functions;
 use super::super::unwind::Unwinders;
-use super::user::{Named, Unwound, continued, holds, named};
+use super::user::{Unwound, UserFrames, continued, holds, named};
 use crate::live::LiveError;
 
 /// Stacks that are kept, however many there are.
@@ -23,11 +23,11 @@ const MAX_WAITING: usize = 1 << 16;
 
 /// What a stack stands for.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct StackPlace {
     pub(super) place: Place,
     /// Where its user code is by frame pointers, where the task was first.
     within: Vec<Option<Within>>,
-    /// Where it is, if frame pointers hold of it.
+    /// Where it is, if frame pointers hold for it.
     settled: Option<Unwound>,
     /// How many bytes of a copy were needed, at most.
     needed_bytes: u32,
@@ -36,7 +36,7 @@ pub(super) struct Found {
     /// The functions of the kernel, where it was first.
     pub(super) kernel: Vec<u32>,
     pub(super) context: Context,
-    pub(super) user: Named,
+    pub(super) user: UserFrames,
 }
 
 /// Samples with the same functions on their stacks: how many at each place that the task was at.
@@ -56,7 +56,7 @@ pub(super) type WaitId = (u32, u64);
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     /// By hash.
-    all: HashMap<u64, Found>,
+    all: HashMap<u64, StackPlace>,
     pub(super) spaces: Spaces,
     pub(super) files: Files,
     kernel: Kernel,
@@ -66,14 +66,14 @@ pub(super) struct Stacks {
     unwound: HashMap<u64, HashMap<Unwound, Vec<u64>>>,
     /// The same of waits, until they end, and the hash of their stacks.
     of_waits: HashMap<WaitId, (u64, Unwound)>,
-    /// How many bytes of the stacks are needed to unwind them, by hash, of those that were met since
-    /// it was asked for; none: more than there were.
+    /// How many bytes of the stacks are needed to unwind them, by hash, for stacks that were met
+    /// since the last query; none: more than were copied.
     needed: HashMap<u64, Option<u32>>,
     /// Stacks of waits that there was no room for.
     pub(super) not_kept: u64,
 }
 
-impl Found {
+impl StackPlace {
     /// Where the task was, if that was user code.
     pub(super) fn leaf(&self) -> Option<Within> {
         self.within.first().copied().flatten()
@@ -92,7 +92,7 @@ impl Stacks {
             Who::Process(pid) => self.within(&place.frames, (pid, place.time_ns)),
             Who::Idle | Who::Foreign => vec![None; place.frames.len()],
         };
-        // Each window tells of it again.
+        // Each window reports it again.
         if let Some(known) = self.all.get(&place.hash) {
             let same = known.within == within;
             if same && (known.named || known.settled.is_some()) {
@@ -102,14 +102,14 @@ impl Stacks {
                 self.needed.insert(place.hash, None);
             }
         }
-        let found = Found {
+        let found = StackPlace {
             within,
             settled: None,
             needed_bytes: 0,
             named: false,
             kernel: Vec::new(),
             context: Context::Task,
-            user: Named::default(),
+            user: UserFrames::default(),
             place,
         };
         self.all.insert(found.place.hash, found);
@@ -178,8 +178,8 @@ impl Stacks {
         within
     }
 
-    /// Give stacks their functions, if they have none yet, and the user stacks of samples that were
-    /// unwound and taken before a time theirs, which are returned once.
+    /// Give stacks their functions if they have none yet, and so for user stacks of samples unwound
+    /// and taken before a time, which are returned once.
     ///
     /// # Errors
     /// The kernel's symbols can't be read.
@@ -187,7 +187,7 @@ impl Stacks {
         &mut self,
         hashes: &BTreeSet<u64>,
         before_ns: u64,
-    ) -> Result<HashMap<u64, HashMap<Named, Moments>>, LiveError> {
+    ) -> Result<HashMap<u64, HashMap<UserFrames, Moments>>, LiveError> {
         let unwound = self.take_unwound(before_ns);
         let new: Vec<u64> = (hashes.iter().copied())
             .filter(|hash| self.all.get(hash).is_some_and(|found| !found.named))
@@ -217,12 +217,12 @@ impl Stacks {
             let mut within = found.within.iter().flatten();
             found.named = !within.any(|at| self.files.is_pending(*at));
             if found.named {
-                // What they are made of is not needed any more.
+                // Their addresses are not needed any more.
                 (found.place.kernel, found.place.frames) = Default::default();
             }
         }
         self.settle(&unwound);
-        let mut counted: HashMap<u64, HashMap<Named, Moments>> = HashMap::new();
+        let mut counted: HashMap<u64, HashMap<UserFrames, Moments>> = HashMap::new();
         for (hash, stacks) in unwound {
             let of = counted.entry(hash).or_default();
             for ((within, whole), times_ns) in stacks {
@@ -236,7 +236,7 @@ impl Stacks {
         Ok(counted)
     }
 
-    /// What was unwound of samples before a time.
+    /// Unwound samples from before a time.
     fn take_unwound(&mut self, before_ns: u64) -> HashMap<u64, HashMap<Unwound, Vec<u64>>> {
         let mut all = std::mem::take(&mut self.unwound);
         for (hash, stacks) in &mut all {
@@ -251,7 +251,7 @@ impl Stacks {
         all
     }
 
-    /// Find the stacks whose frame pointers hold: all of their copies that were unwound say so.
+    /// Find the stacks whose frame pointers hold, by all of their copies that were unwound.
     fn settle(&mut self, unwound: &HashMap<u64, HashMap<Unwound, Vec<u64>>>) {
         let mut settled: HashMap<u64, Option<&Unwound>> = HashMap::new();
         let of_samples = (unwound.iter())
@@ -275,28 +275,28 @@ impl Stacks {
     }
 
     /// The functions of a stack that was unwound of a wait, after the last [naming](Self::name).
-    pub(super) fn of_wait(&mut self, wait: WaitId) -> Option<Named> {
+    pub(super) fn of_wait(&mut self, wait: WaitId) -> Option<UserFrames> {
         let (_, (within, whole)) = self.of_waits.get(&wait)?;
         Some(named(&self.files, &mut self.functions, (within, *whole)))
     }
 
-    /// Keep the stacks that were unwound of these waits, and of those that began at a time or later:
+    /// Keep the stacks that were unwound of these waits, and of waits that began at a time or later:
     /// the others have ended.
     pub(super) fn keep_waits(&mut self, open: &HashSet<WaitId>, since_ns: u64) {
         (self.of_waits).retain(|wait, _| wait.1 >= since_ns || open.contains(wait));
     }
 
     /// What a stack stands for, if it is known.
-    pub(super) fn get(&self, hash: u64) -> Option<&Found> {
+    pub(super) fn get(&self, hash: u64) -> Option<&StackPlace> {
         self.all.get(&hash)
     }
 
     /// All of them, and their functions.
-    pub(super) fn parts(&mut self) -> (&HashMap<u64, Found>, &mut Functions) {
+    pub(super) fn parts(&mut self) -> (&HashMap<u64, StackPlace>, &mut Functions) {
         (&self.all, &mut self.functions)
     }
 
-    /// Whether one of which the names are known passes one of these functions of the kernel.
+    /// Whether a stack whose names are known passes one of these functions of the kernel.
     pub(super) fn passes(&self, hash: u64, functions: &[&str]) -> bool {
         let is_one = |function: &u32| functions.contains(&self.functions.name(*function));
         let found = self.all.get(&hash);
@@ -308,9 +308,9 @@ impl Stacks {
         &self.functions
     }
 
-    /// Forget them if they are too many: the kernel then hands over again those that it meets again.
-    /// Returns how many bytes of user stacks are needed, by hash, of those where that has changed:
-    /// none where it is not known.
+    /// Forget them if they are too many: the kernel then hands them over again as it meets them.
+    /// Returns how many bytes of user stacks are needed, by hash, where that has changed: none where
+    /// it is not known.
     pub(super) fn bound(&mut self) -> HashMap<u64, Option<u32>> {
         let mut needed = std::mem::take(&mut self.needed);
         if self.all.len() > MAX_STACKS {

@@ -1,8 +1,8 @@
 //! User stacks: which of two ways to follow one holds, and where it begins.
 //!
 //! By frame pointers the kernel follows each stack at once, and misses the callers of functions that
-//! keep none. By unwind tables they are all there, of a copy of the stack, which costs more. So what
-//! is unwound tells of which stacks the frame pointers hold: these are copied no more.
+//! keep none. Unwind tables give them all, from a copy of the stack, which costs more. So unwinding
+//! shows for which stacks the frame pointers hold: these are copied no more.
 
 use netplumb_model::timing::Met;
 
@@ -36,7 +36,7 @@ const BEGINNINGS: &[&str] = &[
     "_rt0_amd64_linux",
 ];
 
-/// What the files of the C library are called that begin threads: also as `libc-2.31.so`, and
+/// Names of the C library's files that begin threads: also as `libc-2.31.so`, and
 /// `ld-linux-x86-64.so.2`.
 const LIBC: &[&str] = &["libc.so", "libc-2", "ld-"];
 
@@ -44,10 +44,10 @@ const LIBC: &[&str] = &["libc.so", "libc-2", "ld-"];
 pub(super) type Unwound = (Vec<Option<Within>>, bool);
 
 /// The functions of a stack of user code, and whether they end before one that a thread begins with.
-pub(super) type Named = (Vec<u32>, bool);
+pub(super) type UserFrames = (Vec<u32>, bool);
 
-/// What was unwound, and where that ended before its end, what frame pointers say of what comes
-/// after it: the copy may be too short, or code have no unwind tables.
+/// What was unwound, and where that ended early, the rest by frame pointers: the copy may be
+/// too short, or code have no unwind tables.
 pub(super) fn continued(
     (mut unwound, whole): Unwound,
     by_frame_pointers: &[Option<Within>],
@@ -75,7 +75,7 @@ pub(super) fn named(
     files: &Files,
     functions: &mut Functions,
     (within, whole): (&[Option<Within>], bool),
-) -> Named {
+) -> UserFrames {
     let mut user = met(files, within);
     let first = beginning(&user, whole);
     let cut = !whole && first.is_none() && !user.is_empty();
@@ -91,7 +91,7 @@ fn met(files: &Files, within: &[Option<Within>]) -> Vec<Met> {
     within.iter().map(met).collect()
 }
 
-/// Whether frame pointers hold for a stack: each function up to that which its thread begins with is
+/// Whether frame pointers hold for a stack: each function, up to the one its thread begins with, is
 /// as it was unwound to the end. It is so then wherever its instructions are those.
 pub(super) fn holds(
     files: &Files,

@@ -26,13 +26,13 @@ const MAX_WAITS: usize = 1 << 18;
 #[derive(Debug, Default)]
 struct Timed {
     times: Vec<Time>,
-    /// Without those of idle CPUs; none if some have no time.
+    /// Without idle CPUs'; none if some have no time.
     samples: Vec<Sample>,
     threads: Vec<Thread>,
 }
 
 impl Profile {
-    /// The times of samples that were counted in a window. The others are of the next one.
+    /// The times of samples that were counted in a window. The others belong to the next one.
     fn timed(&mut self, counted: &BTreeMap<u64, Known>, charging: &Charging) -> Timed {
         let mut left: HashMap<u64, u64> =
             (counted.iter()).map(|(hash, known)| (*hash, known.count)).collect();
@@ -267,11 +267,7 @@ fn lost(
             since(|c| c.processes_dropped),
             "their samples are missing",
         ),
-        (
-            "changes of processes that were not told",
-            changes,
-            "code that was mapped then may have no name",
-        ),
+        ("unreported changes of processes", changes, "code that was mapped then may have no name"),
         (
             "lines of perf-PID.map files that are not understood",
             lines,

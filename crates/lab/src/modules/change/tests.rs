@@ -1,7 +1,7 @@
 use super::*;
 
-/// Check that the files of a patch are found however it is written, and that a line of the
-/// text which looks like a header is none.
+/// Check that the files of a patch are found however it is written, and that a line of the text which looks like a
+/// header is not taken for one.
 #[test]
 fn names() {
     let git = "diff --git a/drivers/x.c b/drivers/x.c\n--- a/drivers/x.c\n+++ b/drivers/x.c\n\
@@ -39,8 +39,8 @@ fn reasons() {
     assert_eq!(why_not(applied), "x.c: Reversed (or previously applied) patch detected!");
 }
 
-/// Check that what spatch says of a semantic patch is reported with its place, that one without rules
-/// is reported as such, and that nothing is never the reason.
+/// Check that spatch's error about a semantic patch is reported with its place, that a patch without rules is reported
+/// as such, and that the reason is never empty.
 #[test]
 fn refusals_of_spatch() {
     let parse = "init_defs_builtins: /usr/lib/coccinelle/standard.h\nmeta: parse error: \n\

@@ -28,7 +28,7 @@ struct Page(NonNull<u8>);
 unsafe impl Send for Page {}
 
 impl Page {
-    fn of(file: &File, offset: i64) -> io::Result<Page> {
+    fn at_offset(file: &File, offset: i64) -> io::Result<Page> {
         // SAFETY: a new mapping, of nothing that is ours.
         let at = unsafe {
             libc::mmap(
@@ -74,9 +74,9 @@ impl Firmware {
     /// Get access to it.
     ///
     /// # Errors
-    /// The kernel denies access, or there is no such device.
+    /// The kernel denies access, or the device is missing.
     pub(crate) fn open() -> io::Result<Firmware> {
-        let mut firmware = Firmware(Page::of(&memory()?, FIRMWARE)?);
+        let mut firmware = Firmware(Page::at_offset(&memory()?, FIRMWARE)?);
         match firmware.is_there() {
             true => Ok(firmware),
             false => Err(io::Error::new(io::ErrorKind::NotFound, "no fw_cfg device")),
@@ -122,7 +122,7 @@ impl Wire {
     /// # Errors
     /// The kernel denies it.
     pub(crate) fn open() -> io::Result<Wire> {
-        Ok(Wire(Page::of(&memory()?, WIRE)?))
+        Ok(Wire(Page::at_offset(&memory()?, WIRE)?))
     }
 
     /// Read a register.
@@ -136,7 +136,7 @@ impl Wire {
     }
 }
 
-/// The machine's memory, and what else has addresses.
+/// The machine's memory, and everything else with addresses.
 fn memory() -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_SYNC);
@@ -151,14 +151,14 @@ impl Panic {
     /// Get access to it.
     ///
     /// # Errors
-    /// The kernel denies access, or there is no such device.
+    /// The kernel denies access, or the device is missing.
     pub(crate) fn open() -> io::Result<Panic> {
         let none = || io::Error::new(io::ErrorKind::NotFound, "no pvpanic device");
         let device = find().ok_or_else(none)?;
         // It has no driver that did.
         fs::write(device.join("enable"), "1")?;
         let registers = OpenOptions::new().read(true).write(true).open(device.join("resource0"))?;
-        let panic = Panic(Page::of(&registers, 0)?);
+        let panic = Panic(Page::at_offset(&registers, 0)?);
         match panic.0.read::<u8>(0) {
             0xff => Err(none()),
             features if features & PANICKED == 0 => Err(none()),

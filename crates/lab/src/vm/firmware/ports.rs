@@ -59,7 +59,7 @@ impl Firmware {
     /// Get access to it.
     ///
     /// # Errors
-    /// The kernel denies access, or there is no such device.
+    /// The kernel denies access, or the device is missing.
     pub(crate) fn open() -> io::Result<Firmware> {
         let mut firmware = Firmware(Access::to(SELECTOR_PORT, PORTS)?);
         match firmware.is_there() {
@@ -114,7 +114,7 @@ impl Panic {
     /// Get access to it.
     ///
     /// # Errors
-    /// The kernel denies access, or there is no such device.
+    /// The kernel denies access, or the device is missing.
     pub(crate) fn open() -> io::Result<Panic> {
         let panic = Panic { _access: Access::to(PANIC_PORT, 1)? };
         // A port without a device reads as all ones.
@@ -205,7 +205,7 @@ mod tests {
     /// Check that the agent writes to the port that QEMU's arguments name.
     #[test]
     fn one_port() {
-        let port = board::of(Arch::X86_64).panic.split_once("ioport=").unwrap().1;
+        let port = board::board_for(Arch::X86_64).panic.split_once("ioport=").unwrap().1;
         assert_eq!(port.parse(), Ok(PANIC_PORT));
     }
 }

@@ -1,27 +1,27 @@
 //! Debian's archive, by apt: nothing is installed, and no privileges are needed.
 //!
-//! Packages of this machine's architecture are those of its own package lists, as long as these serve.
-//! Where they don't, and for other architectures, there are lists in the cache directory, from the same
-//! sources: neither apt's lists nor dpkg's architectures are changed.
+//! For this machine's architecture, its own package lists are used, as long as these serve. Where they don't, and for
+//! other architectures, there are lists in the cache directory, from the same sources: neither apt's lists nor dpkg's
+//! architectures are changed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use netplumb_kernel::deb::{Dependency, distance};
 use netplumb_model::arch::Arch;
 
-use super::asked::{Asked, PREFIX, sort_offered};
+use super::asked::{DebianRequest, PREFIX, sort_offered};
 use super::collect::go_on;
-use super::error::{MissingPackage, read_failed, write_failed};
+use super::error::{MissingPackage, elsewhere};
 use super::lists::{Lists, REFRESH_AFTER, REFRESH_AGAIN_AFTER};
 use super::offer::{self, Offer};
+use super::program::wait;
 use super::{KernelStoreError, Progress};
 use crate::child::command;
 
-/// How many kernels are looked at to find one that would do instead.
+/// How many kernels are checked for a substitute.
 const TRIED_MAX: usize = 8;
 
 /// The archive, as it is asked for one purpose.
@@ -32,8 +32,8 @@ pub(crate) struct Archive<'a> {
     is_fresh: bool,
 }
 
-/// Ask the archive by this machine's package lists and, if those lack what is needed or it is no longer there,
-/// again by lists that were just fetched into the cache directory.
+/// Query the archive by this machine's package lists and, if they lack a package or it is gone, again by lists just
+/// fetched into the cache directory.
 pub(crate) fn ask<T>(
     cache: &Path,
     cancel: &AtomicBool,
@@ -58,7 +58,7 @@ pub(crate) fn ask<T>(
 }
 
 impl Archive<'_> {
-    /// Whether the lists are those of now.
+    /// Whether the lists are current.
     pub(crate) fn is_fresh(&self) -> bool {
         self.is_fresh
     }
@@ -77,7 +77,7 @@ impl Archive<'_> {
         Ok(Apt { arch, lists })
     }
 
-    /// Fetch packages into the folder, as what is called `title`; apt checks their hashes.
+    /// Fetch packages into the folder, shown as `title`; apt checks their hashes.
     pub(crate) fn download(
         &mut self,
         apt: &Apt,
@@ -124,9 +124,9 @@ impl Apt {
         Lists::folder(cache, arch)
     }
 
-    /// The package with the kernel that is asked for: that of this name, or the one that a metapackage
-    /// depends on, or the newest of the flavour or series where that doesn't lead to one.
-    pub(super) fn image(&self, asked: &Asked) -> Result<Offer, KernelStoreError> {
+    /// The package with the requested kernel: by name, by a metapackage's dependency, or the newest of the flavour or
+    /// series where the dependency doesn't lead to one.
+    pub(super) fn image(&self, asked: &DebianRequest) -> Result<Offer, KernelStoreError> {
         let package = asked.package();
         let mut wanted = asked.clone();
         if let Some(found) = self.candidate(&package)? {
@@ -138,7 +138,7 @@ impl Apt {
             if let Some(offer) = self.candidate(&kernel.package)? {
                 return Ok(offer);
             }
-            wanted = Asked::of_package(&kernel.package, self.arch).series();
+            wanted = DebianRequest::of_package(&kernel.package, self.arch).series();
         }
         let images = self.images(&package)?;
         let mut newest = images.iter().filter(|image| wanted.is_newest() && wanted.includes(image));
@@ -146,9 +146,13 @@ impl Apt {
         if let Some(offer) = newest.transpose()?.flatten() {
             return Ok(offer);
         }
-        let there: Vec<String> = images.iter().map(Asked::source).collect();
-        let remedy = there.first().map(|first| format!("`plumb kernel add {first}`"));
-        Err(self.missing(&Dependency::on(&package), there, remedy))
+        let there: Vec<String> = images.iter().map(DebianRequest::source).collect();
+        // Another distribution's archive has none.
+        let remedy = match there.first() {
+            Some(first) => format!("`plumb kernel add {first}`"),
+            None => elsewhere(self.arch),
+        };
+        Err(self.missing(&Dependency::on(&package), there, Some(remedy)))
     }
 
     /// The current version of a package, if there is one.
@@ -163,7 +167,7 @@ impl Apt {
         self.candidate(package)?.ok_or_else(missing)
     }
 
-    /// Of the versions of a package that will do, the one that is nearest to the given one.
+    /// Of the acceptable versions of a package, the nearest to the given one.
     pub(crate) fn nearest(
         &self,
         wanted: &Dependency,
@@ -199,7 +203,7 @@ impl Apt {
                 if !new || !offer.is_library() {
                     continue;
                 }
-                // The candidate is of another source, or newer than what needs it.
+                // The candidate has another source, or is newer than its dependent.
                 let refusing = needed.iter().find(|needed| {
                     needed.package == offer.package && !needed.allows(&offer.version)
                 });
@@ -212,26 +216,25 @@ impl Apt {
         Ok(found)
     }
 
-    /// The kernels in the archive, those that are most like the package's first, of these the newest.
-    fn images(&self, package: &str) -> Result<Vec<Asked>, KernelStoreError> {
+    /// The kernels in the archive, sorted by similarity to the package's, then the newest first.
+    fn images(&self, package: &str) -> Result<Vec<DebianRequest>, KernelStoreError> {
         let pattern = format!("^{PREFIX}[0-9].*-{}$", self.arch.debian());
         let output = self.run("apt-cache", &["search", "--names-only", &pattern])?;
         let names = output.lines().filter_map(|line| line.split_whitespace().next());
-        let mut images: Vec<Asked> = names
-            .map(|name| Asked::of_package(name, self.arch))
+        let mut images: Vec<DebianRequest> = names
+            .map(|name| DebianRequest::of_package(name, self.arch))
             .filter(|image| !image.is_newest())
             .collect();
-        sort_offered(&mut images, &Asked::of_package(package, self.arch));
+        sort_offered(&mut images, &DebianRequest::of_package(package, self.arch));
         Ok(images)
     }
 
-    /// Of the kernels in the archive, the one that is most like the package's of those that pass a check of
-    /// what else the archive has for them.
+    /// The kernel in the archive that is most similar to the package's, among those whose offer passes `check`.
     pub(crate) fn image_with(
         &self,
         package: &str,
         check: impl Fn(&Offer) -> Result<(), KernelStoreError>,
-    ) -> Option<(Asked, Offer)> {
+    ) -> Option<(DebianRequest, Offer)> {
         let images = self.images(package).ok()?.into_iter().take(TRIED_MAX);
         let mut offered = images.filter_map(|image| {
             let offer = self.candidate(&image.package()).ok()??;
@@ -268,64 +271,10 @@ impl Apt {
         command
     }
 
-    /// What it prints; of packages that it doesn't know, nothing.
+    /// Its output; empty for unknown packages.
     fn run(&self, program: &'static str, args: &[&str]) -> Result<String, KernelStoreError> {
         let output = self.command(program).args(args).output();
         let output = output.map_err(|source| KernelStoreError::NoApt { program, source })?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-}
-
-/// The line with the error.
-fn last_error(text: &str) -> &str {
-    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines().find(|line| line.starts_with("E:")).or_else(|| lines().next_back()).unwrap_or_default()
-}
-
-/// Run apt, and tell while it runs; returns why it failed, if it did.
-pub(super) fn wait(
-    mut command: Command,
-    log: &Path,
-    cancel: &AtomicBool,
-    tell: &mut dyn FnMut(),
-) -> Result<Option<String>, KernelStoreError> {
-    let output = File::create(log).map_err(write_failed(log))?;
-    let errors = output.try_clone().map_err(write_failed(log))?;
-    let mut child = command
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .map_err(|source| KernelStoreError::NoApt { program: "apt-get", source })?;
-    let status = loop {
-        if let Err(interrupted) = go_on(cancel) {
-            // It may have exited: a terminal also sends it the signal.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(interrupted);
-        }
-        tell();
-        match child.try_wait().map_err(read_failed(log))? {
-            Some(status) => break status,
-            None => std::thread::sleep(Duration::from_millis(100)),
-        }
-    };
-    if status.success() {
-        return Ok(None);
-    }
-    let text = fs::read_to_string(log).unwrap_or_default();
-    Ok(Some(match last_error(&text) {
-        "" => status.to_string(),
-        line => line.to_owned(),
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that the line with the error is found in what apt prints.
-    #[test]
-    fn errors_of_apt() {
-        assert_eq!(last_error("W: unsandboxed\nE: 404 not found\n"), "E: 404 not found");
     }
 }

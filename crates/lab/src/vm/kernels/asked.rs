@@ -1,4 +1,4 @@
-//! What `debian:...` asks for, and the names of Debian's packages with kernels.
+//! Requests by `debian:...`, and the names of Debian's packages with kernels.
 
 use std::cmp::Reverse;
 
@@ -9,11 +9,11 @@ use super::KernelStoreError;
 /// How the names of packages with kernels begin.
 pub(super) const PREFIX: &str = "linux-image-";
 
-/// Sort kernels: the longer a version begins as the wanted one does the better, then those of its flavour,
-/// then the newest; each once.
-pub(super) fn sort_offered(kernels: &mut Vec<Asked>, wanted: &Asked) {
-    // A backport's `+deb12` is no flavour.
-    let plain = |kernel: &Asked| kernel.source().replace("+deb", "~");
+/// Sort kernels: longer common prefixes with the wanted version first, then kernels of its flavour, then the newest;
+/// each once.
+pub(super) fn sort_offered(kernels: &mut Vec<DebianRequest>, wanted: &DebianRequest) {
+    // A backport's `+deb12` is not a flavour.
+    let plain = |kernel: &DebianRequest| kernel.source().replace("+deb", "~");
     let numbers = |source: &str| -> Vec<u32> {
         let parts = source.split(|c: char| !c.is_ascii_digit());
         parts.filter_map(|part| part.parse().ok()).collect()
@@ -33,21 +33,20 @@ pub(super) fn sort_offered(kernels: &mut Vec<Asked>, wanted: &Asked) {
 /// Flavours with a metapackage for their current kernel.
 const FLAVOURS: [&str; 2] = ["rt", "cloud"];
 
-/// How Debian's kernels of arm64 with larger pages end, and the size of these in KiB.
+/// The suffixes of Debian's arm64 kernels with larger pages, and the page size in KiB.
 const LARGE_PAGES: [(&str, &str); 2] = [("-16k", "16"), ("-64k", "64")];
 
-/// What is asked for by `debian:...`.
+/// A request by `debian:...`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct DebianRequest {
     pub(super) arch: Arch,
     /// The version, flavour or series; none for the current kernel.
     version: Option<String>,
 }
 
-impl Asked {
-    /// What comes after `debian:`: a version (`6.1.0-54`), a flavour (`rt`), or the newest of a series
-    /// (`6.12`, `6.12-rt`); each with `:arm64` or `-arm64` for another architecture than this
-    /// machine's, or that alone.
+impl DebianRequest {
+    /// The part after `debian:`: a version (`6.1.0-54`), a flavour (`rt`), or the newest of a series (`6.12`,
+    /// `6.12-rt`); each with `:arm64` or `-arm64` for another architecture than this machine's, or that alone.
     pub(super) fn parse(text: &str) -> Result<Self, KernelStoreError> {
         let bad = || KernelStoreError::BadVersion { version: text.to_owned() };
         let bare = text.strip_prefix(PREFIX).unwrap_or(text);
@@ -113,7 +112,7 @@ impl Asked {
         }
     }
 
-    /// What of an architecture a package is.
+    /// The request that stands for a package of an architecture.
     pub(super) fn of_package(package: &str, arch: Arch) -> Self {
         let bare = package.strip_prefix(PREFIX).unwrap_or(package);
         let bare = bare.strip_suffix(arch.debian()).unwrap_or(bare);
@@ -131,13 +130,13 @@ impl Asked {
         version.split_at(at.unwrap_or(version.len()))
     }
 
-    /// Whether it is the current kernel, or that of a flavour or a series: what metapackages are for.
+    /// Whether it is the current kernel of the default, a flavour or a series: what metapackages are for.
     pub(super) fn is_newest(&self) -> bool {
         let (bare, _) = self.parts();
         bare.is_empty() || bare.split('.').count() == 2 && !bare.contains('-')
     }
 
-    /// Whether one kernel is of this flavour, and of this series if it is one.
+    /// Whether a kernel has this flavour, and this series if it is one.
     pub(super) fn includes(&self, kernel: &Self) -> bool {
         let ((bare, flavour), (of_kernel, its_flavour)) = (self.parts(), kernel.parts());
         let is_flavour = |text: &str, of: &str| text.trim_matches('-') == of.trim_matches('-');
@@ -181,19 +180,18 @@ fn arch_of(word: &str) -> Option<Arch> {
 mod tests {
     use super::*;
 
-    /// Check that the versions of an error begin with what is most like the wanted one: of its series, of its flavour,
-    /// the newest.
+    /// Check that the versions in an error begin with the most similar: of its series, of its flavour, the newest.
     #[test]
     fn similar_versions() {
         let all =
             ["6.1.0-9", "6.1.0-56-rt", "6.12.117+deb12", "6.1.0-56", "6.1.0-56", "6.12.9+deb12-rt"];
         let sorted = |wanted: &str| -> Vec<String> {
-            let asked = |text: &str| Asked::parse(&format!("{text}:arm64")).unwrap();
+            let asked = |text: &str| DebianRequest::parse(&format!("{text}:arm64")).unwrap();
             let mut kernels = all.map(asked).to_vec();
             sort_offered(&mut kernels, &asked(wanted));
-            kernels.iter().map(Asked::source).collect()
+            kernels.iter().map(DebianRequest::source).collect()
         };
-        let source = |text: &str| Asked::parse(&format!("{text}:arm64")).unwrap().source();
+        let source = |text: &str| DebianRequest::parse(&format!("{text}:arm64")).unwrap().source();
         let (old, new) = (source("6.1.0-56"), source("6.12.117+deb12"));
         assert_eq!(sorted("6.99")[..3], [new, old.clone(), source("6.1.0-9")]);
         assert_eq!(sorted("6.1.0-99")[0], old);
@@ -205,8 +203,8 @@ mod tests {
     /// options and patterns of apt are refused.
     #[test]
     fn packages() {
-        let package = |text: &str| Asked::parse(text).unwrap().package();
-        let source = |text: &str| Asked::parse(text).unwrap().source();
+        let package = |text: &str| DebianRequest::parse(text).unwrap().package();
+        let source = |text: &str| DebianRequest::parse(text).unwrap().source();
         for arch in Arch::ALL {
             let arch = arch.debian();
             for (asked, wanted) in [
@@ -227,8 +225,8 @@ mod tests {
             assert_eq!(source(bare), format!("debian:{bare}"));
             assert_eq!(source(&format!("{bare}-{own}")), format!("debian:{bare}"));
         }
-        assert_eq!(Asked::current().source(), "debian");
-        assert_eq!(Asked::current().package(), format!("linux-image-{own}"));
+        assert_eq!(DebianRequest::current().source(), "debian");
+        assert_eq!(DebianRequest::current().package(), format!("linux-image-{own}"));
         let other = Arch::ALL.iter().find(|arch| **arch != Arch::OWN).unwrap();
         let other = other.debian();
         assert_eq!(source(other), format!("debian:{other}"));
@@ -245,13 +243,16 @@ mod tests {
             "6.1:x86:arm64",
             "a:arm64",
         ] {
-            assert!(matches!(Asked::parse(bad), Err(KernelStoreError::BadVersion { .. })), "{bad}");
+            assert!(
+                matches!(DebianRequest::parse(bad), Err(KernelStoreError::BadVersion { .. })),
+                "{bad}"
+            );
         }
         for (bad, says) in [
             ("6.1:armhf", "unknown architecture \"armhf\""),
             ("6.1:", "unknown architecture"),
             ("rt:", "unknown architecture"),
-            ("arm64-16k", "pages of 16 KiB, and guests have those of 4 KiB: use \"debian:arm64\""),
+            ("arm64-16k", "pages of 16 KiB, and guests need pages of 4 KiB: use \"debian:arm64\""),
             ("6.12.117+deb12-arm64-16k", "use \"debian:6.12.117+deb12:arm64\""),
             ("6.12-16k:arm64", "use \"debian:6.12:arm64\""),
             (
@@ -260,7 +261,7 @@ mod tests {
             ),
             ("6.12-64k:x86-64", "no kernel of amd64 has pages of 64 KiB"),
         ] {
-            let error = Asked::parse(bad).unwrap_err().to_string();
+            let error = DebianRequest::parse(bad).unwrap_err().to_string();
             assert!(error.contains(says), "{bad}: {error}");
         }
     }
@@ -268,7 +269,7 @@ mod tests {
     /// Check which kernels a series or a flavour stands for, where the archive has no metapackage for it.
     #[test]
     fn series() {
-        let asked = |text: &str| Asked::parse(text).unwrap();
+        let asked = |text: &str| DebianRequest::parse(text).unwrap();
         for (text, newest, all) in [
             ("6.1", true, &["6.1.0-56", "6.1.0-9"][..]),
             ("6.12-rt", true, &["6.12.117+deb12-rt"]),
@@ -285,7 +286,10 @@ mod tests {
                 .collect();
             assert_eq!(found, all, "{text}");
         }
-        assert!(Asked::current().is_newest() && Asked::current().includes(&asked("6.1.0-56")));
+        assert!(
+            DebianRequest::current().is_newest()
+                && DebianRequest::current().includes(&asked("6.1.0-56"))
+        );
         assert_eq!(asked("6.1.0-56-rt").series(), asked("6.1-rt"));
         assert_eq!(asked("6.12.117+deb12").series(), asked("6.12"));
     }
@@ -295,10 +299,10 @@ mod tests {
     fn sources_of_packages() {
         for arch in Arch::ALL {
             for version in ["6.1.0-54", "6.12", "6.1.0-54-rt"] {
-                let asked = Asked::parse(&format!("{version}:{arch}")).unwrap();
-                assert_eq!(Asked::of_package(&asked.package(), *arch), asked);
+                let asked = DebianRequest::parse(&format!("{version}:{arch}")).unwrap();
+                assert_eq!(DebianRequest::of_package(&asked.package(), *arch), asked);
                 let kept = asked.source();
-                let again = Asked::parse(kept.strip_prefix("debian:").unwrap());
+                let again = DebianRequest::parse(kept.strip_prefix("debian:").unwrap());
                 assert_eq!(again.unwrap(), asked);
             }
         }

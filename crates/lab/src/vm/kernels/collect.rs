@@ -16,7 +16,7 @@ use super::error::{read_failed, write_failed};
 /// The lists of the kernel's build, beside its modules, that are needed.
 const LISTS: [&str; 3] = ["modules.builtin", "modules.builtin.modinfo", "modules.order"];
 
-/// What a build makes, the smallest and most complete first.
+/// The images of a build, the smallest and most complete first.
 const BUILT_IMAGES: [&str; 6] = [
     "arch/x86/boot/bzImage",
     "arch/arm64/boot/Image",
@@ -39,9 +39,9 @@ pub(super) struct Package {
 pub(super) struct Collected {
     pub(super) arch: Arch,
     pub(super) release: String,
-    /// What it is booted from.
+    /// The form that boots.
     pub(super) boot: BootForm,
-    /// Its package.
+    /// None if it was not added from a package.
     pub(super) package: Option<Package>,
 }
 
@@ -206,7 +206,7 @@ fn take_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> 
     Ok(collected)
 }
 
-/// Write what is unpacked of an image, which is `named` in errors: it may be in a package.
+/// Write the unpacked form of an image, `named` in errors, since it may be in a package.
 fn unpack_image(image: &Path, named: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
     let kernel = KernelImage::open(image)
         .map_err(|source| KernelStoreError::Image { path: named.to_owned(), source })?;
@@ -215,7 +215,7 @@ fn unpack_image(image: &Path, named: &Path, into: &Path) -> Result<Collected, Ke
     Ok(Collected { arch: kernel.arch, release: kernel.release, boot: kernel.boot, package: None })
 }
 
-/// The name of the file with what is unpacked of an image.
+/// The file name of an image's unpacked form.
 pub(super) fn unpacked_name(boot: BootForm) -> &'static str {
     match boot {
         BootForm::Elf | BootForm::BzImage => "vmlinux",

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! kernels/HASH/debug/vmlinux       the ELF file with DWARF
-//!                    modules/      those of modules, NAME.ko with underscores
+//!                    modules/      the modules' own, NAME.ko with underscores
 //! ```
 
 use std::fs;
@@ -24,8 +24,8 @@ const FOLDER: &str = "debug";
 /// Where the package has its files.
 const IMAGES: &str = "usr/lib/debug/boot";
 const MODULES: &str = "usr/lib/debug/lib/modules";
-/// The modules that are kept, by their folders below `kernel/`: what labs load, and the network stack.
-/// Those of all drivers take gigabytes.
+/// The modules that are kept, by their folders below `kernel/`: what labs load, and the network stack. All drivers
+/// would take gigabytes.
 const KEPT: [&str; 15] = [
     "arch/arm64",
     "arch/x86",
@@ -43,7 +43,7 @@ const KEPT: [&str; 15] = [
     "lib",
     "net",
 ];
-/// Of these folders the files, not what is in folders below.
+/// The files of these folders, without folders below.
 const KEPT_FILES: [&str; 4] = ["drivers/net", "fs", "fs/jbd2", "fs/xfs"];
 
 impl KernelEntry {
@@ -84,8 +84,8 @@ impl KernelStore {
     /// Add the debug information of a kernel; returns whether it was there already.
     ///
     /// # Errors
-    /// The kernel is neither from a Debian package nor from a build directory that is still there,
-    /// the archive does not have its version any more, or what is found is of another build.
+    /// The kernel is neither from a Debian package nor from a build directory that is still there, the archive does not
+    /// have its version any more, or the information found is of another build.
     pub fn add_debug(
         &self,
         kernel: &KernelEntry,
@@ -143,7 +143,7 @@ impl KernelStore {
         let image = format!("{PREFIX}{}", kernel.release);
         apt::ask(self.cache(), &self.cancel, progress, |archive| {
             let apt = archive.apt(kernel.arch)?;
-            // That of another version is of another build.
+            // A package of another version is from another build.
             let offer = apt.nearest(&package(&image).exactly(version), version);
             let remedy = || {
                 let (other, offer) = apt.image_with(&image, |offer| {
@@ -166,7 +166,7 @@ impl KernelStore {
         })
     }
 
-    /// Unpack a package, and move what is kept to where it belongs.
+    /// Unpack a package, and move the files to keep into place.
     fn unpack_debug(
         &self,
         kernel: &KernelEntry,
@@ -229,7 +229,7 @@ fn is_of_build(kernel: &KernelEntry, debug: &Path) -> Result<bool, KernelStoreEr
     let read = |path: &Path| fs::read(path).map_err(read_failed(path));
     let (own, found) = (read(&kernel.unpacked())?, build_id(&read(debug)?));
     Ok(match (kernel.boot(), found) {
-        // It has no sections, but the note is somewhere; that of its vDSO is, too.
+        // It has no sections, but the note is somewhere; the vDSO's note is, too.
         (BootForm::Raw, Some(id)) => memchr::memmem::find(&own, &note(&id)).is_some(),
         (BootForm::Raw, None) => false,
         (_, found) => build_id(&own) == found,
@@ -253,7 +253,7 @@ fn note(id: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Check that the modules of labs are kept, and not those of all network cards.
+    /// Check that the modules of labs are kept, and not the drivers of all network cards.
     #[test]
     fn modules_that_are_kept() {
         for kept in [

@@ -19,7 +19,7 @@ use crate::sums::{self, Flaw};
 const FILE: &str = "kernel.toml";
 /// The format of `kernel.toml`; raised when an older program could misread it.
 const FORMAT: u32 = 2;
-/// That of kernels of x86-64, which programs read that know no other architecture.
+/// The format for x86-64 kernels, read by programs that know no other architecture.
 const FORMAT_X86_64: u32 = 1;
 
 /// Where a kernel was added from, and when.
@@ -62,7 +62,7 @@ pub struct KernelEntry {
     pub hash: String,
     /// Its release, as `uname -r` gives it.
     pub release: String,
-    /// Its architecture; x86-64 in entries that do not say.
+    /// Its architecture; x86-64 in entries without one.
     #[serde(default = "x86_64")]
     pub arch: Arch,
     /// Whether the ELF file can be booted as it is (x86-64).
@@ -75,7 +75,7 @@ pub struct KernelEntry {
     pub modules_bytes: u64,
     /// Where it was added from, the first one first.
     pub sources: Vec<AddedFrom>,
-    /// Its directory.
+    /// The kernel's directory in the store.
     #[serde(skip_deserializing)]
     pub folder: PathBuf,
 }
@@ -106,7 +106,7 @@ impl KernelEntry {
         self.sources.first().map_or("", |from| &from.added)
     }
 
-    /// What it is booted from.
+    /// The form that boots.
     pub fn boot(&self) -> BootForm {
         match self.arch {
             Arch::X86_64 if self.pvh => BootForm::Elf,
@@ -115,7 +115,7 @@ impl KernelEntry {
         }
     }
 
-    /// What was unpacked of its image: the ELF file, or the raw image of arm64.
+    /// Its unpacked form: the ELF file, or the raw image of arm64.
     pub fn unpacked(&self) -> PathBuf {
         self.folder.join(collect::unpacked_name(self.boot()))
     }
@@ -161,7 +161,7 @@ impl KernelEntry {
         self.folder.join("modules")
     }
 
-    /// Its modules.
+    /// The kernel's loadable modules, as stored.
     pub fn module_tree(&self) -> Result<ModuleTree, ModuleError> {
         ModuleTree::open(&self.modules_dir())
     }
@@ -172,7 +172,7 @@ impl KernelEntry {
         sources.find_map(|from| from.package_version.as_deref())
     }
 
-    /// The directory that it was built in, if it is from one that is still there.
+    /// The directory that it was built in, if it still exists.
     pub fn build_directory(&self) -> Option<PathBuf> {
         let mut paths = self.sources.iter().map(|from| PathBuf::from(&from.source));
         paths.find(|path| path.is_absolute() && path.join("Makefile").is_file())
@@ -254,7 +254,7 @@ impl KernelEntry {
         }
     }
 
-    /// Read an entry's description; none if there is no such entry.
+    /// Read an entry's description; none if the entry does not exist.
     pub(super) fn load(folder: &Path) -> Result<Option<Self>, KernelStoreError> {
         let path = folder.join(FILE);
         let damaged = |reason: String| KernelStoreError::DamagedEntry {
@@ -273,7 +273,7 @@ impl KernelEntry {
             }
             Err(error) => return Err(damaged(format!("{FILE}: {error}"))),
         };
-        // Those of older versions have neither.
+        // Entries of older versions have neither.
         if !sums::is_intact(&text).unwrap_or(!sums::is_sealed(folder)) {
             return Err(damaged(format!("{FILE} is cut, or has another checksum")));
         }

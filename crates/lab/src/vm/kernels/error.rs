@@ -8,8 +8,6 @@ use netplumb_kernel::image::ImageError;
 use netplumb_kernel::modules::ModuleError;
 use netplumb_model::arch::Arch;
 
-use super::asked::Asked;
-use super::{KernelEntry, KernelSource};
 use crate::sums::owner_hint;
 
 /// The kind of an error, for the exit code.
@@ -34,17 +32,17 @@ pub enum KernelStoreError {
     /// A file could not be read.
     #[error("cannot read {}: {source}{}", path.display(), owner_hint(path, source))]
     Read {
-        /// The file.
+        /// The file that was to be read.
         path: PathBuf,
-        /// The reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// A file could not be written.
     #[error("cannot write {}: {source}{}{}", path.display(), space_hint(source), owner_hint(path, source))]
     Write {
-        /// The file.
+        /// The file that was to be written.
         path: PathBuf,
-        /// The reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// The package has no usable kernel.
@@ -53,7 +51,7 @@ pub enum KernelStoreError {
     /// The image is invalid.
     #[error("{}: {source}", path.display())]
     Image {
-        /// The image.
+        /// The file of the image.
         path: PathBuf,
         /// What is wrong with it.
         source: ImageError,
@@ -75,14 +73,14 @@ pub enum KernelStoreError {
     /// The module directory has no modules.
     #[error("{} contains no kernel modules; expected a directory like /lib/modules/RELEASE", path.display())]
     NoModules {
-        /// The directory.
+        /// The directory without modules.
         path: PathBuf,
     },
     /// The directory is not a kernel build directory, or not built.
     #[error("{} contains neither arch/x86/boot/bzImage, arch/arm64/boot/Image nor vmlinux: run `make` in it first, or \
              give the directory of O=", path.display())]
     NotBuilt {
-        /// The directory.
+        /// The directory that was given.
         path: PathBuf,
     },
     /// The source is not a known one.
@@ -91,7 +89,7 @@ pub enum KernelStoreError {
          running, or the path of a .deb, a vmlinuz or a kernel build directory"
     )]
     NoSuchSource {
-        /// What was given.
+        /// The given source.
         text: String,
     },
     /// A module directory was given for a source that has modules.
@@ -105,32 +103,32 @@ pub enum KernelStoreError {
         "invalid kernel package version {version:?}; expected like debian:6.1.0-54, debian:arm64 or debian:6.12:arm64"
     )]
     BadVersion {
-        /// What was given.
+        /// The given version.
         version: String,
     },
-    /// The label is no name.
+    /// The label is not a valid name.
     #[error(
         "invalid label {label:?}; expected a name like before or v6.1-3-gabc: letters, digits and .-_+~/, at most 80, \
          and none that names a kernel anyway (debian, running, a hash)"
     )]
     BadLabel {
-        /// What was given.
+        /// The given label.
         label: String,
     },
     /// It is for an architecture that guests can't have.
     #[error("unknown architecture {word:?} in {text:?}; expected one of {}", Arch::WORDS.join(", "))]
     UnknownArch {
-        /// What was given for it.
+        /// The part that should be an architecture.
         word: String,
-        /// What was given.
+        /// The given source.
         text: String,
     },
-    /// Its pages are larger than those of guests.
+    /// Its pages are larger than a guest's.
     #[error(
-        "{text:?} is a kernel with pages of {kib} KiB, and guests have those of 4 KiB: use {instead:?}"
+        "{text:?} is a kernel with pages of {kib} KiB, and guests need pages of 4 KiB: use {instead:?}"
     )]
     LargePages {
-        /// What was given.
+        /// The given source.
         text: String,
         /// The size of its pages.
         kib: &'static str,
@@ -143,7 +141,7 @@ pub enum KernelStoreError {
         arch.debian()
     )]
     NoLargePages {
-        /// What was given.
+        /// The given source.
         text: String,
         /// The architecture that was given.
         arch: Arch,
@@ -152,23 +150,23 @@ pub enum KernelStoreError {
         /// The same with pages of 4 KiB.
         instead: String,
     },
-    /// The name of a kernel and the architecture that was asked for contradict each other.
+    /// The name of a kernel contradicts the requested architecture.
     #[error("kernel {name:?} is of {}, and {} was asked for: leave out one of them, or name another", .found.as_str(), .asked.as_str())]
     OtherArch {
-        /// The name.
+        /// The kernel's name, as given.
         name: String,
         /// The architecture that is in it.
         found: Arch,
-        /// The one that was asked for.
+        /// The requested architecture.
         asked: Arch,
     },
     /// apt is not installed.
     #[error(
-        "{program} is not installed, so Debian's packages can't be downloaded: add a .deb or a \
-         vmlinuz that was downloaded elsewhere"
+        "{program} is not installed, so it can't download Debian's packages: {}",
+        elsewhere(Arch::OWN)
     )]
     NoApt {
-        /// The program.
+        /// The missing program.
         program: &'static str,
         /// Why it could not be started.
         source: io::Error,
@@ -179,7 +177,7 @@ pub enum KernelStoreError {
     /// apt could not download it.
     #[error("apt-get could not download {package}: {output}; {}", download_hint(output))]
     Fetch {
-        /// The package.
+        /// The name of the package.
         package: String,
         /// The end of its output.
         output: String,
@@ -191,15 +189,15 @@ pub enum KernelStoreError {
         download_hint(output)
     )]
     NoLists {
-        /// The architecture.
+        /// The architecture of the lists.
         arch: Arch,
         /// The end of its output.
         output: String,
     },
     /// Nothing is known of its debug information.
     #[error(
-        "no debug information of kernel {release} is known, which was added from {added_from}: that of \
-         Debian's packages and of kernel build directories is"
+        "no debug information is known for kernel {release}, which was added from {added_from}; it is for \
+         kernels of Debian's packages and of kernel build directories"
     )]
     NoDebug {
         /// The kernel's release.
@@ -223,7 +221,7 @@ pub enum KernelStoreError {
         paths_text(looked)
     )]
     NoRunningImage {
-        /// The release.
+        /// The running kernel's release.
         release: String,
         /// Where it was searched.
         looked: Vec<PathBuf>,
@@ -231,35 +229,37 @@ pub enum KernelStoreError {
     /// The running kernel's image is not readable.
     #[error("{} is readable by root only: run `sudo chmod a+r {0}` and try again", path.display())]
     RunningImageUnreadable {
-        /// The image.
+        /// The file of the image.
         path: PathBuf,
     },
     /// The image with the running kernel's name is of another one.
     #[error("{} is kernel {release}, but {running} is running: it was replaced since the boot; \
              reboot, or add that file by its path", image.display())]
     NotTheRunning {
-        /// The image.
+        /// The file of the image.
         image: PathBuf,
-        /// Its release.
+        /// The image's release.
         release: String,
         /// The running release.
         running: String,
     },
     /// The name matches several kernels.
-    #[error("{name:?} is ambiguous; name one kernel by its hash:\n{}", table(kernels))]
+    #[error("{name:?} is ambiguous; name one kernel by its hash:\n{}", kernels.join("\n"))]
     Ambiguous {
         /// The given name.
         name: String,
-        /// The kernels that match.
-        kernels: Vec<KernelEntry>,
+        /// The kernels that match, a line each.
+        kernels: Vec<String>,
     },
     /// The name matches no kernel.
-    #[error("no such kernel {name:?}{}", unknown_text(name, kernels))]
+    #[error("no such kernel {name:?}{}", unknown_text(remedy, kernels))]
     Unknown {
         /// The given name.
         name: String,
-        /// All kernels.
-        kernels: Vec<KernelEntry>,
+        /// How to add it.
+        remedy: String,
+        /// All kernels, a line each.
+        kernels: Vec<String>,
     },
     /// The archive has another build of a kernel that was damaged.
     #[error(
@@ -271,7 +271,7 @@ pub enum KernelStoreError {
         hash: String,
         /// What was wrong with it.
         reason: String,
-        /// What was asked of the archive.
+        /// The request to the archive.
         version: String,
         /// The hash of the one that was added, cut.
         by: String,
@@ -304,7 +304,7 @@ pub enum KernelStoreError {
     },
 }
 
-/// What the archive does not have.
+/// A package that the archive lacks.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", missing_text(self))]
 pub struct MissingPackage {
@@ -312,12 +312,21 @@ pub struct MissingPackage {
     pub wanted: String,
     /// The architecture, if it is not this machine's.
     pub arch: Option<Arch>,
-    /// What it has instead: versions of the package, or other packages.
+    /// The alternatives there: versions of the package, or other packages.
     pub there: Vec<String>,
-    /// What to do about it, by what the archive has.
+    /// The remedy, depending on what the archive has.
     pub remedy: Option<String>,
     /// If this machine's package lists are all that could be asked: why newer ones can't be fetched.
     pub no_newer_lists: Option<String>,
+}
+
+/// The remedy where apt has no kernels of Debian.
+pub(super) fn elsewhere(arch: Arch) -> String {
+    let arch = arch.debian();
+    format!(
+        "download a linux-image package from https://deb.debian.org/debian/pool/main/l/linux-signed-{arch}/ and \
+         add it (`plumb kernel add FILE.deb`), or add the running kernel (`plumb kernel add running`)"
+    )
 }
 
 /// Maximum number of versions that an error lists.
@@ -420,8 +429,7 @@ fn deb_hint(error: &DebError) -> &'static str {
     }
 }
 
-/// What apt prints if it did not reach the archive (`apt-pkg/contrib/netdb`, `methods/connect.cc`,
-/// `methods/http.cc`).
+/// apt's messages if it did not reach the archive (`apt-pkg/contrib/netdb`, `methods/connect.cc`, `methods/http.cc`).
 const UNREACHABLE: [&str; 9] = [
     "resolving",
     "resolve",
@@ -439,7 +447,7 @@ fn is_unreachable(output: &str) -> bool {
     UNREACHABLE.iter().any(|text| output.contains(text))
 }
 
-/// What to try after a download that failed so, by lists that were just fetched.
+/// The remedy for such a failed download, by lists that were just fetched.
 fn download_hint(output: &str) -> &'static str {
     match is_unreachable(output) {
         true => {
@@ -449,61 +457,22 @@ fn download_hint(output: &str) -> &'static str {
     }
 }
 
-fn paths_text(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// The command that adds a kernel of this name, if the name tells its source.
-fn how_to_add(name: &str) -> String {
-    if let Some(error) = (name.strip_prefix("debian:")).and_then(|asked| Asked::parse(asked).err())
-    {
-        return error.to_string();
-    }
-    let is_source = KernelSource::parse(name, None).is_ok();
-    let of_debian = Arch::ALL.iter().any(|arch| name.ends_with(&format!("-{}", arch.debian())))
-        && name.starts_with(|c: char| c.is_ascii_digit());
-    let of_debian = Asked::parse(name).ok().filter(|_| of_debian);
-    match of_debian {
-        _ if is_source => format!("`plumb kernel add {name}` adds it"),
-        Some(asked) => {
-            let source = asked.source();
-            format!("if it is Debian's, `plumb kernel add {source}` adds it")
-        }
-        None => "`plumb kernel add` takes `debian`, `debian:VERSION`, `debian:arm64`, a .deb, a \
-                 vmlinuz or a kernel build directory"
-            .to_owned(),
-    }
-}
-
-fn unknown_text(name: &str, kernels: &[KernelEntry]) -> String {
-    let remedy = how_to_add(name);
+fn unknown_text(remedy: &str, kernels: &[String]) -> String {
     match kernels {
         [] => format!(": no kernel was added yet; {remedy}"),
-        kernels => format!(": {remedy}; there is:\n{}", table(kernels)),
+        kernels => format!(": {remedy}; there is:\n{}", kernels.join("\n")),
     }
 }
 
-fn table(kernels: &[KernelEntry]) -> String {
-    let row = |kernel: &KernelEntry| {
-        let labels = kernel.labels().map(|label| format!(", label {label}"));
-        format!(
-            "  {}  {}  {}  {}{}",
-            kernel.short(),
-            kernel.arch,
-            kernel.release,
-            kernel.source(),
-            labels.collect::<String>()
-        )
-    };
-    kernels.iter().map(row).collect::<Vec<_>>().join("\n")
+fn paths_text(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check what is advised after a download has failed, and that a machine without a network is not asked
-    /// for newer lists.
+    /// Check the advice after a failed download, and that a machine without a network is not asked for newer lists.
     #[test]
     fn downloads() {
         let error = |output: &str| KernelStoreError::Fetch {
@@ -524,7 +493,7 @@ mod tests {
         assert!(gone.may_be_outdated() && gone.to_string().contains("later"), "{gone}");
     }
 
-    /// Check that an error says what is missing, what there is, and what to do, or why that isn't known.
+    /// Check that an error names what is missing, what exists, and what to do, or why that isn't known.
     #[test]
     fn missing_packages() {
         let missing = MissingPackage {

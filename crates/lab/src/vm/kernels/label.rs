@@ -24,8 +24,8 @@ pub fn check(label: &str) -> Result<(), KernelStoreError> {
     }
 }
 
-/// The label of a kernel that was built from a git repository, as `git describe` says; none if it is in none of its
-/// own, or there is no git.
+/// The label of a kernel that was built from a git repository, from `git describe`; none without a repository of its
+/// own, or without git.
 pub fn describe(tree: &Path, cancel: &AtomicBool) -> Option<String> {
     let source = tree.join("source");
     let source = match source.join("Makefile").is_file() {
@@ -47,7 +47,7 @@ pub fn describe(tree: &Path, cancel: &AtomicBool) -> Option<String> {
     let top = git(&["rev-parse", "--show-toplevel"])?;
     let same = fs::canonicalize(top).ok()? == fs::canonicalize(&source).ok()?;
     let described = git(&["describe", "--tags", "--always", "--dirty"]).filter(|_| same)?;
-    // A hash alone would be taken for that of a kernel's content.
+    // A hash alone would be mistaken for the hash of a kernel's content.
     let label = match check(&described) {
         Ok(()) => described,
         Err(_) => format!("g{described}"),

@@ -10,7 +10,8 @@ use std::time::Duration;
 use netplumb_model::arch::Arch;
 
 use super::error::write_failed;
-use super::{KernelStoreError, Progress, apt};
+use super::program::wait;
+use super::{KernelStoreError, Progress};
 use crate::child::command;
 use crate::sums;
 
@@ -24,7 +25,7 @@ const CONFIG: &str = "apt.conf";
 const STAMP: &str = "fetched";
 const LOCK: &str = ".lock";
 
-/// The lists.
+/// apt's package lists of one architecture.
 #[derive(Debug)]
 pub(super) struct Lists {
     arch: Arch,
@@ -72,11 +73,11 @@ impl Lists {
             return Ok(());
         }
         self.write_config()?;
-        // Until they are sealed again, they are those of an update that did not end.
+        // Until they are sealed again, the lists may be from an unfinished update.
         sums::unseal(&kept).map_err(write_failed(&kept))?;
         let mut update = command("apt-get");
         update.arg("-c").arg(self.config()).args(["-q", "update"]);
-        let failure = apt::wait(update, &self.folder.join("update.log"), cancel, &mut || {
+        let failure = wait(update, &self.folder.join("update.log"), cancel, &mut || {
             progress(Progress::Fetching {
                 package: format!("package lists of {}", self.arch.debian()),
                 done_bytes: 0,
@@ -98,7 +99,7 @@ impl Lists {
         }
     }
 
-    /// If there are none: why they could not be fetched.
+    /// Why they could not be fetched, if they are missing.
     fn why_none(&self) -> Option<String> {
         let lists = fs::read_dir(self.folder.join("state/lists"));
         let mut lists = lists.into_iter().flatten().flatten();
@@ -113,7 +114,7 @@ impl Lists {
     /// How long ago they were fetched.
     fn fetched(&self) -> Option<Duration> {
         let stamp = fs::metadata(self.folder.join(STAMP)).ok()?;
-        // In the future, by a clock that was wrong: as good as new.
+        // In the future, by a clock that was wrong: treated as new.
         Some(stamp.modified().ok()?.elapsed().unwrap_or_default())
     }
 
@@ -136,9 +137,9 @@ impl Lists {
     }
 }
 
-/// apt's configuration. It comes after the machine's, so hooks of that are cleared: they are about the
-/// machine's lists, and may need privileges. Of lists only those of packages are fetched, and they are
-/// kept compressed: 54 MB with apt's cache, else 89.
+/// apt's configuration. It comes after the machine's configuration and clears its hooks, which are about the machine's
+/// lists and may need privileges. Only lists of packages are fetched, and they are kept compressed: 54 MB with apt's
+/// cache, else 89.
 fn config(folder: &Path, arch: Arch) -> String {
     let (folder, arch) = (folder.display(), arch.debian());
     format!(
@@ -208,10 +209,10 @@ mod tests {
         assert_eq!(lists.fetched(), None);
         lists.make_folders().unwrap();
         fs::write(lists.folder.join(STAMP), "").unwrap();
-        let mut told = 0;
+        let mut calls = 0;
         let never = AtomicBool::new(false);
-        lists.refresh(REFRESH_AFTER, &never, &mut |_| told += 1).unwrap();
-        assert_eq!(told, 0);
+        lists.refresh(REFRESH_AFTER, &never, &mut |_| calls += 1).unwrap();
+        assert_eq!(calls, 0);
         let stamp = File::options().write(true).open(lists.folder.join(STAMP));
         let then = std::time::SystemTime::now() - 2 * REFRESH_AFTER;
         stamp.unwrap().set_modified(then).unwrap();

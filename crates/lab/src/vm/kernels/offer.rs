@@ -9,14 +9,14 @@ pub(crate) struct Offer {
     pub(crate) package: String,
     pub(crate) version: String,
     pub(super) size_bytes: Option<u64>,
-    /// The packages that it depends on: all of these, of each one of the alternatives.
+    /// The packages that it depends on: all are needed, each by one of its alternatives.
     pub(crate) depends: Vec<Vec<Dependency>>,
     arch: String,
     section: String,
 }
 
 impl Offer {
-    /// Those of an architecture that `apt-cache show` has printed, in its order.
+    /// An architecture's packages in the output of `apt-cache show`, in its order.
     pub(super) fn parse_all(text: &str, arch: Arch) -> Vec<Self> {
         let stanzas = text.split("\n\n").filter_map(Self::parse);
         stanzas.filter(|offer| [arch.debian(), "all"].contains(&offer.arch.as_str())).collect()
@@ -76,7 +76,7 @@ mod tests {
         Package: ../x\nVersion: 1\nArchitecture: amd64\nFilename: p/x\n\n\
         Package: libold\nVersion: 1\nArchitecture: all\nSection: contrib/libs\nFilename: p/o\n";
 
-    /// Check what is read of packages: those of this architecture that can be fetched, and what they need.
+    /// Check the parsing of packages: fetchable packages of this architecture, and what they need.
     #[test]
     fn shown() {
         let offers = Offer::parse_all(SHOWN, Arch::X86_64);

@@ -17,7 +17,7 @@ pub enum KernelSource {
     Deb(PathBuf),
     /// An image and its module directory.
     Image {
-        /// The image.
+        /// The image, in any form that can be booted.
         image: PathBuf,
         /// The modules; without them only built-in drivers can be used.
         modules: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub enum KernelSource {
 }
 
 impl KernelSource {
-    /// Parse a source, by its syntax and by what is on disk.
+    /// Parse a source, by its syntax and by existing files.
     pub fn parse(text: &str, modules: Option<&Path>) -> Result<Self, KernelStoreError> {
         let source = match text {
             "debian" => Self::Debian(None),

@@ -11,8 +11,8 @@ use super::error::write_failed;
 const PREFIX: &str = ".adding-";
 const LOCK: &str = ".lock";
 
-/// The folder; it goes when this is dropped, and the next add clears it where that did not
-/// happen. A lock within, held for as long as the owner lives, tells the two apart.
+/// The folder; it is removed on drop, or by the next add if the owner was killed. A lock within is held for as long as
+/// the owner lives.
 pub(crate) struct Stage {
     folder: TempDir,
     _alive: File,
@@ -34,14 +34,14 @@ impl Stage {
         self.folder.path().join("entry")
     }
 
-    /// A folder for what is fetched.
+    /// A folder for downloads.
     pub(crate) fn fetch(&self) -> Result<PathBuf, KernelStoreError> {
         let folder = self.folder.path().join("fetch");
         fs::create_dir(&folder).map_err(write_failed(&folder))?;
         Ok(folder)
     }
 
-    /// Removes it and says so if that fails.
+    /// Removes it, and reports if that fails.
     pub(super) fn discard(self) -> Result<(), KernelStoreError> {
         let path = self.folder.path().to_owned();
         self.folder.close().map_err(write_failed(&path))

@@ -129,8 +129,8 @@ fn add_find_remove() {
     assert!(fixture.kept().is_empty());
 }
 
-/// Check that a kernel of arm64 is stored as what QEMU boots, that its entry says of which architecture
-/// it is, and that entries which do not are of x86-64.
+/// Check that an arm64 kernel is stored as what QEMU boots, that its entry has its architecture, and that entries
+/// without one are of x86-64.
 #[test]
 fn architectures() {
     let fixture = Fixture::new();
@@ -182,7 +182,7 @@ fn architectures_of_names() {
             "{error}"
         );
     }
-    let asked = |text| Asked::parse(text).unwrap().source();
+    let asked = |text| DebianRequest::parse(text).unwrap().source();
     arm64.note(&[asked("6.1.0-56:arm64"), asked("arm64")], None);
     arm64.save().unwrap();
     for name in ["debian:arm64", "debian:aarch64", "debian:6.1.0-56:arm64", "debian:6.1.0-56-arm64"]
@@ -320,7 +320,7 @@ fn build_tree() {
     assert_eq!(entry.module_tree().unwrap().names().collect::<Vec<_>>(), ["x", "y"]);
     assert!(entry.modules_dir().join("kernel/drivers/x.ko").is_file());
     assert_eq!(fs::read(entry.config().unwrap()).unwrap(), b"CONFIG_NET=m\n");
-    // Its debug information is that of the tree; a second time it is there.
+    // Its debug information is the tree's; a second time it is there.
     assert!(entry.debug_vmlinux().is_none() && entry.debug_bytes().is_none());
     let store = &fixture.store;
     assert!(!store.add_debug(&entry, &mut |_| {}).unwrap());
@@ -329,8 +329,7 @@ fn build_tree() {
     assert!(store.add_debug(&entry, &mut |_| {}).unwrap());
 }
 
-/// Check that a kernel of which no debug information is known is an error that says so, and leaves
-/// nothing behind.
+/// Check that a kernel without known debug information is an error that explains it, and leaves nothing behind.
 #[test]
 fn without_debug_information() {
     let fixture = Fixture::new();
@@ -401,13 +400,14 @@ fn damaged_descriptions() {
     assert!(!again.was_there && again.entry.hash == entry.hash);
     assert_eq!(removed.len(), 1, "{removed:?}");
     damage();
-    let mut told = Vec::new();
-    fixture.store.clean(&mut |line| told.push(line)).unwrap();
-    assert!(told.len() == 1 && told[0].contains(&entry.hash), "{told:?}");
+    let mut lines = Vec::new();
+    fixture.store.clean(&mut |line| lines.push(line)).unwrap();
+    assert!(lines.len() == 1 && lines[0].contains(&entry.hash), "{lines:?}");
     assert_eq!(fixture.kept().len(), 1);
 }
 
-/// Check that damage to any file of a kernel is seen, that adding it again replaces it, and that the error says how.
+/// Check that damage to any file of a kernel is detected, that adding it again replaces it, and that the error explains
+/// how.
 #[test]
 fn damaged_files() {
     let fixture = Fixture::new();

@@ -1,8 +1,8 @@
-//! Where the generator's key is, in a kernel whose symbols don't say: `/proc/kallsyms` has data only with
+//! Where the generator's key is, in a kernel without a symbol for it: `/proc/kallsyms` has data only with
 //! CONFIG_KALLSYMS_ALL, which Debian's kernels of arm64 lack.
 //!
-//! Each time that a new key is asked for, one place of the kernel's data gets 32 other bytes, and the
-//! number behind them goes up by one (`struct base_crng`). It is found by that, twice.
+//! Each time that a new key is requested, one place of the kernel's data gets 32 other bytes, and the number behind
+//! them goes up by one (`struct base_crng`). It is found by that, twice.
 
 use std::fs::File;
 use std::io;
@@ -19,9 +19,9 @@ use super::{KEY_BYTES, RNDRESEEDCRNG};
 const MEMORY: &str = "/proc/kcore";
 /// Its headers are within these.
 const HEADER_BYTES: usize = 64 << 10;
-/// What /proc/iomem calls the kernel's data.
+/// The names of the kernel's data in /proc/iomem.
 const DATA: [&str; 2] = ["Kernel data", "Kernel bss"];
-/// More is none of a kernel.
+/// A kernel's data is at most this large.
 const MAX_BYTES: u64 = 256 << 20;
 /// Keys that are drawn, at most: something else may draw one meanwhile.
 const ROUNDS: usize = 6;
@@ -74,7 +74,7 @@ fn may_be(before: &[u8], after: &[u8], at: usize) -> Option<usize> {
 
 /// Physical addresses of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct GeneratorAddresses {
     pub(super) key: u64,
     /// The number of keys drawn.
     pub(super) generation: u64,
@@ -93,7 +93,7 @@ fn first_of_each(found: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
 ///
 /// # Errors
 /// The kernel denies access to its memory, or draws no key.
-pub(super) fn by_drawing(device: &File, map: &str) -> io::Result<Option<Found>> {
+pub(super) fn by_drawing(device: &File, map: &str) -> io::Result<Option<GeneratorAddresses>> {
     let memory = File::open(MEMORY)?;
     let mut headers = vec![0; HEADER_BYTES];
     let filled = memory.read_at(&mut headers, 0)?;
@@ -135,7 +135,7 @@ pub(super) fn by_drawing(device: &File, map: &str) -> io::Result<Option<Found>> 
         match (&left, found.as_slice()) {
             (Some(_), [(place, at)]) => {
                 let physical = |at: usize| places[*place].0 + at as u64;
-                return Ok(number(*place, *at).map(|generation| Found {
+                return Ok(number(*place, *at).map(|generation| GeneratorAddresses {
                     key: physical(*at),
                     generation: physical(generation),
                 }));

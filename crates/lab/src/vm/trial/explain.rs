@@ -34,9 +34,9 @@ pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
     }
 }
 
-/// QEMU that starts: what is known of its release.
+/// The availability of a QEMU that starts, by its release.
 pub(super) fn started(arch: Arch, path: &Path, version: String) -> Availability {
-    match Release::of(&version) {
+    match Release::from_version(&version) {
         Release::TooOld => Availability::no(
             QemuMissing::TooOld(path.to_path_buf(), version).to_string(),
             install(arch),
@@ -108,7 +108,7 @@ pub(super) fn wire(
 ) -> Availability {
     match tried {
         Ok(()) => Availability::yes(match version {
-            Ok(version) if Release::of(version) == Release::Untested => {
+            Ok(version) if Release::from_version(version) == Release::Untested => {
                 format!(
                     "QEMU {version} is untested; the trial passed: every frame came at its time"
                 )

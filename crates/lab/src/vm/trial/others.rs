@@ -1,4 +1,4 @@
-//! What guests of other architectures than this machine's need: QEMU for them, and the agent.
+//! The requirements of guests of other architectures than this machine's: QEMU for them, and the agent.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -11,16 +11,16 @@ use super::wire::{self, WirePlugin};
 use super::{QemuMissing, VERSION_LIMIT, capability, explain, find_qemu, probe_plugin, version};
 use crate::vm::agent::{self, Program};
 
-/// Whether guests of the other architectures can be had, with the plugin that counts, and that of a wire.
+/// Whether guests of the other architectures can run, with the plugins for counting and for a wire.
 pub(super) fn capabilities(
     plugin: Option<&[u8]>,
     of_wire: Option<&WirePlugin<'_>>,
 ) -> Vec<Capability> {
     let others = Arch::ALL.iter().filter(|arch| **arch != Arch::OWN);
-    others.flat_map(|arch| of(*arch, plugin, of_wire)).collect()
+    others.flat_map(|arch| of_arch(*arch, plugin, of_wire)).collect()
 }
 
-fn of(arch: Arch, plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> [Capability; 4] {
+fn of_arch(arch: Arch, plugin: Option<&[u8]>, of_wire: Option<&WirePlugin<'_>>) -> [Capability; 4] {
     let start = Instant::now();
     let found = find_qemu(arch);
     let file = found.as_ref().ok().cloned();

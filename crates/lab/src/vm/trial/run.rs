@@ -81,8 +81,8 @@ pub(super) fn run_until(
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let keep: Vec<RawFd> = shared.iter().map(|fd| fd.as_raw_fd()).collect();
     let parent = std::process::id();
-    // SAFETY: between fork and exec only prctl, getppid and fcntl are called, all of which are
-    // async-signal-safe, and nothing is allocated.
+    // SAFETY: between fork and exec only prctl, getppid and fcntl are called, which are async-signal-safe, and nothing
+    // is allocated.
     unsafe {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {

@@ -1,9 +1,8 @@
 //! A trial of the wire between two hosts: two tiny guests with an NE2000 each put some frames on it,
 //! whose times are checked.
 //!
-//! The guest is a firmware ROM again: it sets up its NIC, connects the wire, sends frames of several
-//! sizes close to each other, waits for those of the other one, disconnects, and reports whether its
-//! NIC received any.
+//! The guest is a firmware ROM again: it sets up its NIC, connects the wire, sends frames of several sizes close to
+//! each other, waits for the other one's, disconnects, and reports whether its NIC received any.
 
 mod arm64;
 
@@ -25,6 +24,7 @@ use super::rom::{EXIT, REACHED, rom_of};
 use super::run::{self, Ended, memory_file, path_of};
 use super::{LIMIT, VERSION_LIMIT, explain, find_qemu, first, version};
 use crate::vm::frames;
+use crate::vm::wire::OTHER_HAS_ENDED;
 
 /// The port of the NIC in QEMU.
 const PORT: &str = "trial";
@@ -32,10 +32,10 @@ const PORT: &str = "trial";
 /// The wire of the trial.
 const WIRE: Wire = Wire { rate_bps: 1_000_000_000, delay_ns: 1_000, jitter_ns: 0, loss_ppb: 0 };
 
-/// What the plugin of a wire is.
+/// The plugin of a wire.
 #[derive(Clone, Copy)]
 pub struct WirePlugin<'a> {
-    /// Its bytes.
+    /// The plugin's shared library, for QEMU to load.
     pub bytes: &'a [u8],
     /// QEMU's arguments for one end of a wire: which host, the port of its NIC, and the descriptors of
     /// the plugin, the socket to the other host and the log.
@@ -109,11 +109,11 @@ const CODE: &[u8] = &[
     0xeb, 0xfd,                         // jmp  0x78
 ];
 
-/// Where the table of the NIC is, and that of sizes.
+/// Where the NIC's table and the table of sizes are.
 const TABLE: usize = 0x90;
 const SIZES_AT: usize = 0xc0;
 
-/// Registers of the NIC (DP8390D data sheet, section 10), and what is written to each in turn.
+/// Registers of the NIC (DP8390D data sheet, section 10), and the values written to each in turn.
 const REGISTERS: [(u16, u8); 14] = [
     (0x300, 0x21), // stop, page 0
     (0x30e, 0x49), // data configuration: by words
@@ -152,7 +152,7 @@ fn rom() -> Vec<u8> {
 /// Connect two guests by a wire, and check the times of frames in both directions.
 ///
 /// # Errors
-/// Why there is no wire that can be trusted.
+/// Why the wire can't be trusted.
 pub fn probe_wire(arch: Arch, qemu: &Path, plugin: &WirePlugin<'_>) -> Result<(), String> {
     let sockets = UnixStream::pair().map_err(|e| format!("make a socket pair: {e}"))?;
     let sockets: [OwnedFd; 2] = [sockets.0.into(), sockets.1.into()];
@@ -168,8 +168,8 @@ pub fn probe_wire(arch: Arch, qemu: &Path, plugin: &WirePlugin<'_>) -> Result<()
         });
         both.collect::<Vec<_>>()
     });
-    // One that ended because the other did says nothing of why.
-    let is_consequence = |why: &&String| why.contains(crate::vm::pair::OTHER_HAS_ENDED);
+    // A guest that ended because the other did has no information on the cause.
+    let is_consequence = |why: &&String| why.contains(OTHER_HAS_ENDED);
     let failed: Vec<&String> = ended.iter().filter_map(|e| e.as_ref().err()).collect();
     let cause = failed.iter().find(|why| !is_consequence(why));
     match cause.or(failed.first()) {
@@ -240,9 +240,9 @@ fn guest(
                 (true, _) => {
                     format!("a trial guest ended with {status}: no frame came over the wire")
                 }
-                // What it said before is not why.
+                // Earlier output is not the cause.
                 (false, true) => {
-                    format!("QEMU of a trial guest ended with {status}; it had said: {said}")
+                    format!("QEMU of a trial guest ended with {status}; its output: {said}")
                 }
                 (false, false) => said.to_string(),
             });
@@ -271,7 +271,7 @@ fn has_received(arch: Arch, code: Option<i32>, output: &str) -> bool {
     }
 }
 
-/// What the plugin said of why, or else QEMU.
+/// The plugin's reason, or else QEMU's.
 fn first_of_plumb(output: &str) -> &str {
     let mut lines = output.lines();
     let ours = lines.find_map(|line| line.split_once("netplumb: ").map(|(_, said)| said));
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(rom[SIZES_AT..SIZES_AT + 2], 60_u16.to_le_bytes());
     }
 
-    /// Check that what the plugin says comes first.
+    /// Check that the plugin's message comes first.
     #[test]
     fn reasons() {
         let output = "qemu: warning: hub 0\nnetplumb: no wire: this QEMU does not export x\n";

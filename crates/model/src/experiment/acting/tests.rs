@@ -24,7 +24,7 @@ fn acts(knobs: &str, load: Load) {
 fn cannot(knobs: &str, load: Load, why: &str) {
     let idle = idle_with(knobs, load);
     assert_eq!(idle.len(), 1, "{knobs}: {idle:?}");
-    assert!(idle.values().all(|told| told.contains(why)), "{idle:?}");
+    assert!(idle.values().all(|reason| reason.contains(why)), "{idle:?}");
 }
 
 /// Check that offloads have an effect where there is something to merge, segment or verify.
@@ -67,8 +67,8 @@ fn offloads() {
     assert!(idle["offload.rx-checksum"].contains("UDP and TCP do"), "{idle:?}");
 }
 
-/// Check that what QEMU's NICs make of coalescing is said: their minimum, what the driver of e1000
-/// asks for besides, and that nothing is delayed without a throttle.
+/// Check the notes on coalescing in QEMU's NICs: their minimum, the additional demands of e1000's driver, and that
+/// nothing is delayed without a throttle.
 #[test]
 fn coalescing_of_emulated_nics() {
     let of = |knobs: &str| {

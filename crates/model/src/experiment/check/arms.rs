@@ -1,4 +1,4 @@
-//! What arms have to keep to, and the settings that they are made of.
+//! The constraints on arms and their settings.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ const MAX_SIZE_BYTES: u32 = 65_507;
 
 /// Minimum MTU of Ethernet devices (include/uapi/linux/if_ether.h: ETH_MIN_MTU).
 const MIN_MTU_BYTES: u32 = 68;
-/// RFC 8200: below this, there is no IPv6.
+/// RFC 8200: IPv6 needs at least this.
 const MIN_MTU_V6_BYTES: u32 = 1280;
 const MAX_MTU_BYTES: u32 = 65_535;
 
@@ -73,17 +73,17 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     if arm.knobs.contains_key("queues") && arm.link != Link::Veth {
         return Err(("queues", format!("queues is not supported by link {}; use veth", arm.link)));
     }
-    match FromDevice::of(arm) {
+    match FromDevice::from_arm(arm) {
         Some(frames) => frames.check(arm)?,
         None => device::check_without(arm)?,
     }
-    if let Some(ruleset) = Ruleset::of(arm) {
+    if let Some(ruleset) = Ruleset::from_arm(arm) {
         ruleset.check(arm).map_err(|why| ("nft", why))?;
     }
-    if let Some(qdisc) = Qdisc::of(arm) {
+    if let Some(qdisc) = Qdisc::from_arm(arm) {
         qdisc.check(arm).map_err(|why| ("qdisc", why))?;
     }
-    if let Some(disk) = DiskPlan::of(arm) {
+    if let Some(disk) = DiskPlan::from_arm(arm) {
         disk.check()?;
     }
     Ok(())
@@ -125,7 +125,7 @@ impl Experiment {
         })?;
         self.check_names(&arms)?;
         let mut named = self.instruments.iter().flatten();
-        if let Some(arm) = arms.iter().find(|arm| FromDevice::of(arm).is_some())
+        if let Some(arm) = arms.iter().find(|arm| FromDevice::from_arm(arm).is_some())
             && let Some(other) = named.find(|name| {
                 ![INSTRUCTIONS.instrument, SAMPLED.instrument].contains(&name.as_str())
             })
@@ -204,7 +204,7 @@ impl Experiment {
         let figures = figures.map(|(n, f)| (("figure", n), &f.knobs, &f.vary));
         for ((table, n), knobs, vary) in own.chain(figures) {
             if let Some(key) = vary.also_in(knobs) {
-                let knob = Knob::of(key.split('.').next().unwrap_or(&key));
+                let knob = Knob::by_key(key.split('.').next().unwrap_or(&key));
                 let mistake = Mistake {
                     hint: Some("remove it from one of them".into()),
                     ..(

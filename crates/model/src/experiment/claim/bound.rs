@@ -5,9 +5,9 @@ use super::Claim;
 /// A range that the ratio of two costs is claimed to be in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// The smallest.
+    /// The smallest ratio in the range.
     pub least: f64,
-    /// The largest.
+    /// The largest ratio in the range.
     pub most: f64,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Display for Bound {
 }
 
 impl Claim {
-    /// What the ratio of two arms is claimed to be; none if nothing is said of it.
+    /// The claimed ratio of two arms; none if nothing is claimed.
     pub fn bound(&self) -> Option<Bound> {
         let (at_least, at_most, percent) = match self {
             Claim::Compare { at_least, at_most, within_percent, .. } => {
@@ -53,7 +53,7 @@ impl Claim {
         })
     }
 
-    /// Check that bounds are ratios, and that nothing else is said of it.
+    /// Check that bounds are ratios, and that nothing else limits the same ratio.
     pub(super) fn check_bound(&self) -> Result<(), (&'static str, String)> {
         let (is, at_least, at_most, within) = match self {
             Claim::Compare { is, at_least, at_most, within_percent, .. } => {
@@ -100,17 +100,17 @@ mod tests {
         Experiment::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// Check that bounds are read, in words and as a range, and that what is no ratio is refused.
+    /// Check that bounds are read, in words and as a range, and that other texts are refused.
     #[test]
     fn bounds() {
-        for (rest, told, inside, outside) in [
+        for (rest, words, inside, outside) in [
             ("at_least = 1.5", "at least 1.5 times", 1.5, 1.49),
             ("at_most = 0.7", "at most 0.7 times", 0.7, 0.71),
             ("within_percent = 2", "0.98 to 1.02 times", 0.98, 1.021),
             ("at_least = 1\nat_most = 2", "1 to 2 times", 2.0, 2.1),
         ] {
             let bound = claim(rest).unwrap().claims[0].bound().unwrap();
-            assert_eq!(bound.to_string(), told);
+            assert_eq!(bound.to_string(), words);
             assert!(bound.has(inside) && !bound.has(outside), "{rest}");
         }
         assert_eq!(claim("is = \"less\"").unwrap().claims[0].bound(), None);
@@ -122,8 +122,8 @@ mod tests {
             ("within_percent = 1\nat_most = 2", "says one of"),
             ("at_least = 3\nat_most = 2", "above at_most"),
         ] {
-            let told = claim(rest).unwrap_err();
-            assert!(told.contains(why), "{rest}: {told}");
+            let message = claim(rest).unwrap_err();
+            assert!(message.contains(why), "{rest}: {message}");
         }
     }
 }

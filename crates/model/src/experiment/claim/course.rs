@@ -1,4 +1,4 @@
-//! What a claim about the course of a curve has to say.
+//! Checks of claims about the course of a curve.
 
 use super::super::error::Mistake;
 use super::super::number_of;
@@ -19,7 +19,7 @@ words! {
 const LEAST_LEVELS: usize = 3;
 
 impl Claim {
-    /// Check that a course goes one way and then the other, over a knob with numbers, of which a scan may have more.
+    /// Check that a course goes one way and then the other, over a numeric knob; a scan may add levels.
     pub(super) fn check_course(&self, arms: &[Arm], scans: bool) -> Result<(), Mistake> {
         let Claim::Course { knob, is, beyond_percent, .. } = self else {
             return Ok(());
@@ -32,7 +32,7 @@ impl Claim {
             let why = format!("invalid beyond_percent `{beyond_percent}`; expected 0 to 100");
             return Err(("beyond_percent", why).into());
         }
-        let levels = arms.iter().filter_map(|arm| arm.told(knob));
+        let levels = arms.iter().filter_map(|arm| arm.level_text(knob));
         if levels.filter_map(|level| number_of(knob, &level)).count() < LEAST_LEVELS && !scans {
             let why = format!(
                 "a course takes {LEAST_LEVELS} arms with a number for `{knob}`; expected a knob of [vary], of arms or \
@@ -48,7 +48,7 @@ impl Claim {
 mod tests {
     use crate::experiment::Experiment;
 
-    /// Check that a course over numbers is read, and that others are refused by what is wrong.
+    /// Check that a course over numbers is read, and that others are refused with the reason.
     #[test]
     fn courses() {
         let of = |knob: &str, rest: &str| {
@@ -69,8 +69,8 @@ mod tests {
             ("buffer", "is = [\"sinks\"]", "sinks"),
             ("buffer", "is = [\"falls\"]\nbeyond_percent = 100", "beyond_percent `100`"),
         ] {
-            let told = of(knob, rest).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let message = of(knob, rest).unwrap_err();
+            assert!(message.contains(why), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What goes with a comparison: conditions, without which there is nothing to judge, and what was published of it.
+//! Additions to a comparison: conditions for it to apply, and a published ratio.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct OnlyIf {
 }
 
 impl Claim {
-    /// What both of its arms need to have.
+    /// The conditions on both of its arms.
     pub fn only_if(&self) -> Option<&OnlyIf> {
         match self {
             Claim::Compare { only_if, .. } => only_if.as_ref(),

@@ -1,12 +1,12 @@
-//! What a claim about a turning point has to say.
+//! Checks of claims about a turning point.
 
 use super::super::error::Mistake;
 use super::Claim;
 use crate::recording::Arm;
 
 impl Claim {
-    /// Check that the ratio of a turning point is a gain, and that there are arms with both levels of its
-    /// knob, of which a scan may have more.
+    /// Check that the ratio of a turning point is a gain, and that arms have both levels of its knob; a scan may add
+    /// levels.
     pub(super) fn check_turning_point(&self, arms: &[Arm], scans: bool) -> Result<(), Mistake> {
         let Claim::TurningPoint { knob, level, against, at_least, at_most, .. } = self else {
             return Ok(());
@@ -33,11 +33,11 @@ impl Claim {
             let why = format!("`{against}` is compared with itself");
             return Err(("against", why).into());
         }
-        // What a scan sets is not known before its settings are listed.
+        // The settings of a scan are unknown before they are listed.
         if scans && knob.starts_with("sysctl.") {
             return Ok(());
         }
-        let mut known: Vec<String> = arms.iter().filter_map(|arm| arm.told(knob)).collect();
+        let mut known: Vec<String> = arms.iter().filter_map(|arm| arm.level_text(knob)).collect();
         known.sort_unstable();
         known.dedup();
         if known.is_empty() {
@@ -69,8 +69,7 @@ mod tests {
         Experiment::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// Check that a turning point of a knob that varies is read, and that others are refused by what is
-    /// wrong.
+    /// Check that a turning point of a knob that varies is read, and that others are refused with the reason.
     #[test]
     fn turning_points() {
         let of = |knob: &str, level: &str, against: &str, least: &str| {
@@ -92,8 +91,8 @@ mod tests {
             ("offload.tso", "on", "off", "", "one of at_least"),
             ("offload.tso", "on", "off", "at_least = 1.1\nat_most = 0.9", "one of at_least"),
         ] {
-            let told = of(knob, level, against, least).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let message = of(knob, level, against, least).unwrap_err();
+            assert!(message.contains(why), "{message}");
         }
         // A knob of a figure only.
         let claimed =

@@ -14,7 +14,7 @@ use super::super::{Kind, Lab};
 use super::level::Takes;
 use crate::experiment::within::Within;
 
-/// A knob.
+/// A setting that an experiment can fix or vary.
 #[derive(Debug, Clone, Copy)]
 pub struct Knob {
     /// Its name in files and recordings.
@@ -23,19 +23,19 @@ pub struct Knob {
     pub flag: Flag,
     /// The levels that it accepts.
     pub takes: Takes,
-    /// Its default.
+    /// The level of an arm that does not set it.
     pub default: Default,
     /// The labs that support it.
     pub labs: &'static [Lab],
     /// The workloads that support it.
     pub workloads: &'static [Kind],
     /// How it is written in the name of an arm.
-    pub said: Said,
+    pub said: ArmNaming,
     /// How it is recorded.
     pub recorded: Recorded,
     /// Its order among knobs that vary together; the smallest changes slowest.
     pub turn: u8,
-    /// Its description, in a line.
+    /// Its description, in a line; the part before the first semicolon is its short help.
     pub help: &'static str,
 }
 
@@ -69,7 +69,7 @@ impl Flag {
 /// The default of a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Default {
-    /// A level.
+    /// One of the levels that it accepts.
     Level(&'static str),
     /// No level; a description of the default.
     Told(&'static str),
@@ -77,14 +77,14 @@ pub enum Default {
 
 /// How a knob is written in the name of an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum ArmNaming {
     /// `LEVEL`.
     Word,
     /// `NAME=LEVEL`.
     As(&'static str),
     /// `KEY=LEVEL`, for a table.
     Below,
-    /// `KNOB.KEY=LEVEL`, for a table whose keys say little.
+    /// `KNOB.KEY=LEVEL`, for a table whose keys alone are unclear.
     Dotted,
     /// `NAME=LEVEL`, with `own` for an empty level; of paths, the last components.
     OrOwn(&'static str),
@@ -117,7 +117,7 @@ const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
 
 const SINGLE: &[Kind] = &[Kind::Packets];
 const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
-/// Of these, those of two hosts.
+/// The kinds with two hosts.
 const HOSTS: &[Kind] = &[Kind::Stream, Kind::Request, Kind::Http];
 const PACKETS_AND_HOSTS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Http];
 const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Request, Kind::Http, Kind::Command];
@@ -127,7 +127,7 @@ const LINKS_AND_WORK: &[Kind] =
 const WORK: &[Kind] = &[Kind::Work];
 const WEB: &[Kind] = &[Kind::Http];
 const STREAM_AND_WEB: &[Kind] = &[Kind::Stream, Kind::Http];
-/// What is between the ends; two hosts have a wire.
+/// The link between the ends; two hosts have a wire.
 const BETWEEN: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
 const COMMAND: &[Kind] = &[Kind::Command, Kind::Work];
 /// Of a command, or of a web server.
@@ -144,7 +144,7 @@ const SWITCH: Knob = Knob {
     default: Default::Level("off"),
     labs: OWN,
     workloads: LINKS,
-    said: Said::As(""),
+    said: ArmNaming::As(""),
     recorded: Recorded::IfSet,
     turn: 0,
     help: "",
@@ -177,7 +177,7 @@ const fn ends(key: &'static str, flag: &'static str, turn: u8, help: &'static st
         flag: Flag::List(flag),
         takes: Takes::Word { what: "host", words: Ends::WORDS },
         default: Default::Level("both"),
-        said: Said::As(key),
+        said: ArmNaming::As(key),
         turn,
         help,
         ..SWITCH
@@ -226,7 +226,7 @@ const fn joined(parts: &[&[Knob]]) -> [Knob; COUNT] {
 
 impl Knob {
     /// The knob of this key.
-    pub fn of(key: &str) -> Option<&'static Knob> {
+    pub fn by_key(key: &str) -> Option<&'static Knob> {
         KNOBS.iter().find(|knob| knob.key == key)
     }
 

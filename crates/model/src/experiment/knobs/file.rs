@@ -32,7 +32,7 @@ impl Serialize for Vary {
     }
 }
 
-/// A level as a file has it.
+/// A level as written in a file.
 fn written(key: &Key, level: &Level) -> toml::Value {
     match level {
         Level::Rules(rules) => rules.as_toml(),
@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for ReadTable {
 
 /// Reads a key that has to be one of these words, and gives its index.
 struct ReadKey {
-    /// What the words are: "knob".
+    /// The kind of words: "knob".
     what: &'static str,
     words: &'static [&'static str],
 }
@@ -191,7 +191,7 @@ impl<'de> Visitor<'de> for ReadKnob {
                 None => map.next_key::<String>()?,
             };
             let Some(below) = below else { break };
-            let takes = takes.of(&below);
+            let takes = takes.with_key(&below);
             let levels = map.next_value_seed(ReadLevels { takes, lists })?;
             all.insert(Key { at, below }, levels);
         }

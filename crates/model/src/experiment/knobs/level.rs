@@ -53,23 +53,23 @@ pub enum Takes {
     Switch,
     /// One of these words.
     Word {
-        /// What they are: "link".
+        /// Their kind: "link".
         what: &'static str,
         /// All of them.
         words: &'static [&'static str],
     },
     /// A whole number.
     Number {
-        /// The smallest.
+        /// The smallest accepted value.
         least: u32,
-        /// The largest.
+        /// The largest accepted value.
         most: u32,
     },
     /// A number of bytes.
     Bytes,
     /// A text; a number may be written without quotes.
     Text {
-        /// What it is called in the reference: "string", "rate".
+        /// Its name in the reference: "string", "rate".
         what: &'static str,
         /// Its normal form, or what is wrong with it.
         parse: fn(&str) -> Result<String, String>,
@@ -82,27 +82,27 @@ pub enum Takes {
     Rules,
     /// A table of switches with these names.
     Switches {
-        /// What the words are: "offload".
+        /// The kind of words: "offload".
         what: &'static str,
-        /// All of them; none if a name may be any.
+        /// All of them; none if any name is accepted.
         words: &'static [&'static str],
     },
     /// A table of whole numbers with these names.
     Numbers {
-        /// What the words are: "ring".
+        /// The kind of words: "ring".
         what: &'static str,
         /// All of them.
         words: &'static [&'static str],
         /// The smallest number.
         least: u32,
-        /// Those of the names that are switches instead.
+        /// The names that are switches instead.
         switches: &'static [&'static str],
     },
     /// A table of sysctls, by name.
     Settings,
 }
 
-/// What a knob is set to.
+/// The value of a knob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Level {
     /// As written in a recording.
@@ -128,14 +128,14 @@ impl Takes {
     }
 
     /// What a name in a table takes.
-    pub(super) fn of(self, below: &str) -> Takes {
+    pub(super) fn with_key(self, below: &str) -> Takes {
         match self {
             Takes::Numbers { switches, .. } if switches.contains(&below) => Takes::Switch,
             _ => self,
         }
     }
 
-    /// What the names in a table are, and all of them; none if it may have any name.
+    /// The kind of names in a table, and all of them; none if any name is accepted.
     pub(super) fn names(self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
             Takes::Switches { what, words } | Takes::Numbers { what, words, .. } => {
@@ -163,7 +163,7 @@ impl Takes {
     /// Parse a level from the command line.
     ///
     /// # Errors
-    /// The text is not a level: what is expected.
+    /// The text is not a level: the expected form.
     pub fn parse(self, text: &str) -> Result<Level, String> {
         let text = match self {
             Takes::Switch | Takes::Switches { .. } => match text {
@@ -272,7 +272,7 @@ pub(in crate::experiment) fn is_module(name: &str) -> bool {
     !name.is_empty() && name.chars().all(fits)
 }
 
-/// What separates the files of one level.
+/// The separator of the files of one level.
 const BETWEEN_FILES: char = ',';
 
 /// The files of a level of [`Takes::Files`], or the names of one of [`Takes::Modules`].

@@ -43,15 +43,15 @@ fn measure(recording: &mut Recording, arm: u32, index: u32, own: u64) {
         }),
         times: Times { count: 1, total_ns: own, min_ns: own, max_ns: own, buckets: vec![(16, 1)] },
     });
-    let of = Of::Block(block);
-    recording.add(of, &BUSY, Item::ONLY, own as f64);
-    recording.add(of, &DELIVERED, Item::ONLY, own as f64);
-    recording.add(of, &SEEN, Item::label("xmit"), 4.0);
+    let of = Subject::Block(block);
+    recording.add(of, &BUSY, FigureKey::ONLY, own as f64);
+    recording.add(of, &DELIVERED, FigureKey::ONLY, own as f64);
+    recording.add(of, &SEEN, FigureKey::label("xmit"), 4.0);
     recording.note_measured(block, u64::from(index + 1) * 1_000);
 }
 
-/// Check that blocks of an arm become one with the sums of all, rates and shares their means, and the
-/// time that of the last; that arms stay apart; and that nothing is lost by merging in steps.
+/// Check that blocks of an arm become one, with the sums of all, the means of rates and shares, and the time of the
+/// last; that arms stay apart; and that merging in steps loses nothing.
 #[test]
 fn blocks_are_merged() {
     let mut recording = Recording::default();

@@ -3,16 +3,17 @@
 use netplumb_model::class::Class;
 use netplumb_model::experiment::Claim;
 
-use super::super::fit::{Line, Point, line};
+use super::super::fit::{FittedLine, LEAST_POINTS, Point, line};
 use super::super::{Outcome, holds};
-use super::{LEAST_POINTS, NAME_CHARACTERS, Part, decimal, level, number, of_arms, part, signed};
+use super::numbers::{decimal, number, signed};
+use super::part::{NAME_CHARACTERS, PathPart, level, of_arms, part};
 use crate::analysis::ClassView;
 use crate::number::{per_packet, printable};
 
 /// Cost by a knob's level, of every arm that has one.
 pub(super) fn points(
     class: Class,
-    part: &Part<'_>,
+    part: &PathPart<'_>,
     knob: &str,
     arms: &[String],
     classes: &[ClassView<'_>],
@@ -28,16 +29,15 @@ pub(super) fn points(
         .collect()
 }
 
-/// A claim of a line, to be drawn: of each class what was measured, and the line itself.
+/// A claim of a line, to be drawn: a class's measurements, and the line itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Drawn {
-    /// The class.
     pub(crate) class: Class,
     /// Levels and costs of a packet, of all arms, by level.
     pub(crate) points: Vec<(f64, f64)>,
     /// The line's ends, if there is one.
     pub(crate) line: Option<[(f64, f64); 2]>,
-    /// What it says: "4,534 + 69 for each rule".
+    /// The line in words: "4,534 + 69 for each rule".
     pub(crate) formula: String,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn drawn(claim: &Claim, classes: &[ClassView<'_>]) -> Vec<Drawn> {
         let within: Vec<Point> = (all.iter().copied()).filter(|p| range.contains(&p.x)).collect();
         let line = (within.len() >= LEAST_POINTS).then(|| line(&within)).flatten();
         let ends = within.first().zip(within.last());
-        let on = |line: &Line, p: &Point| (p.x as f64, line.fixed + line.each * p.x as f64);
+        let on = |line: &FittedLine, p: &Point| (p.x as f64, line.fixed + line.each * p.x as f64);
         Drawn {
             class: *class,
             points: all.iter().map(at).collect(),
@@ -68,7 +68,7 @@ pub(crate) fn drawn(claim: &Claim, classes: &[ClassView<'_>]) -> Vec<Drawn> {
 }
 
 /// "4,534 + 69 for each rule".
-fn formula(line: &Line, unit: &str) -> String {
+fn formula(line: &FittedLine, unit: &str) -> String {
     format!(
         "{} {} {} for each {}",
         decimal((line.fixed * 10.0).round() / 10.0),
@@ -78,12 +78,12 @@ fn formula(line: &Line, unit: &str) -> String {
     )
 }
 
-/// What a line says of a class.
+/// The outcome of a claim of a line for a class.
 pub(super) fn linear(
     class: Class,
     of: &str,
     points: &[Point],
-    line: &Line,
+    line: &FittedLine,
     unit: &str,
     within_percent: Option<f64>,
 ) -> Outcome {
@@ -92,7 +92,7 @@ pub(super) fn linear(
     let most = points.iter().map(|p| p.x).max().unwrap_or_default();
     let range = format!("from {} to {}", number(least), number(most));
     let formula = formula(line, &unit);
-    let told: Vec<String> = points
+    let listed: Vec<String> = points
         .iter()
         .map(|p| format!("{} at {}", per_packet(p.insns, p.packets), number(p.x)))
         .collect();
@@ -112,7 +112,7 @@ pub(super) fn linear(
     };
     Outcome {
         verdict: holds(straight),
-        because: format!("{class}{of}: {formula}, {off}; {}", told.join(", ")),
+        because: format!("{class}{of}: {formula}, {off}; {}", listed.join(", ")),
         finding: match (straight, line.exact) {
             (true, true) if line.each == 0.0 => {
                 format!("{class}{of} costs {} whatever the {unit}, {range}", decimal(line.fixed))

@@ -3,12 +3,12 @@ use std::collections::BTreeMap;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{
-    Arm, Block, Cost, Function, Ledger, Made, MadeBy, Node, Recording,
+    Arm, Block, Cost, Derivation, Function, Ledger, MadeBy, Node, Recording,
 };
 
 use crate::analysis::classes;
 use crate::claims::{Answer, Judged, judge};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::{conclusions, scan, seeds};
 
 const PACKETS: u64 = 100;
@@ -17,14 +17,14 @@ const FUNCTIONS: [&str; 3] = ["udp_sendmsg", "nft_do_chain", "udp_rcv"];
 /// An arm's name, its knobs, and what it spends in each of [`FUNCTIONS`] for a packet.
 type Spent<'a> = (&'a str, &'a [(&'a str, &'a str)], [u64; 3]);
 
-/// What stands among an arm's knobs here, and is what it was made from.
+/// The key among an arm's knobs here for what the arm was made from.
 const FROM: &str = "made from";
 const SETTING: &str = "setting";
 const CONTROL: &str = "control";
 
-fn made(knobs: &[(&str, &str)]) -> Option<Made> {
+fn made(knobs: &[(&str, &str)]) -> Option<Derivation> {
     let knob = |name: &str| Some(knobs.iter().find(|(k, _)| *k == name)?.1);
-    Some(Made {
+    Some(Derivation {
         from: knob(FROM)?.into(),
         by: match knob(SETTING) {
             None => MadeBy::Seed,
@@ -112,8 +112,8 @@ fn judged(recording: &Recording, claim: &str) -> Judged {
     judge(&experiment, &classes(recording)).remove(0)
 }
 
-/// Check that a line is told to the instruction, with its parts, and that one
-/// instruction of a hundred packets breaks it.
+/// Check that a line is found to the instruction, with its parts, and that one
+/// instruction in a hundred packets breaks it.
 #[test]
 fn a_line_over_arms() {
     const CLAIM: &str = "kind = \"linear\"\nclasses = [\"udp tx\"]\nknob = \"nft.rules\"\n\
@@ -184,7 +184,7 @@ fn the_figure_of_a_line() {
         &recording,
         &classes(&recording),
         Some(&experiment),
-        &Together::default(),
+        &CrossQuantity::default(),
     );
     let [figure] = &page.figures[..] else { panic!("{:?}", page.figures) };
     assert_eq!(figure.x.label, "nft.rules");
@@ -202,7 +202,7 @@ fn the_figure_of_a_line() {
         &recording,
         &classes(&recording),
         Some(&without),
-        &Together::default(),
+        &CrossQuantity::default(),
     );
     assert!(page.figures.is_empty());
 }
@@ -218,10 +218,10 @@ fn arms_compared() {
         );
         judged(&recording, &claim)
     };
-    let told = verdict("tx", "none", "");
-    assert_eq!(told.verdict, Answer::Answered);
+    let outcome = verdict("tx", "none", "");
+    assert_eq!(outcome.verdict, Answer::Answered);
     assert_eq!(
-        told.finding,
+        outcome.finding,
         "with none instead of one, udp tx costs 321 less (4,282 against 4,603, -7.0%)"
     );
     for (class, arm, is, holds) in [
@@ -241,7 +241,7 @@ fn arms_compared() {
     }
 }
 
-/// Check that what is the same in all arms is told from what is not, that arms are
+/// Check that equal and unequal costs over all arms are distinguished, that arms are
 /// ranked, and that the function that changed is named.
 #[test]
 fn arms_side_by_side() {
@@ -266,7 +266,7 @@ fn arms_side_by_side() {
     );
 }
 
-/// Check that a claim about an arm that was not measured says so, and is no verdict.
+/// Check that a claim about an arm that was not measured is reported as such, without a verdict.
 #[test]
 fn an_arm_is_missing() {
     let mut arms = RULES.to_vec();
@@ -280,8 +280,8 @@ fn an_arm_is_missing() {
     assert!(gone.finding.contains("no udp tx of gone"), "{gone:?}");
 }
 
-/// Check that a claim can be about what is below a function, whole or one function of it, and that
-/// an arm which has none of it costs nothing there.
+/// Check that a claim can be about the part below a function, whole or one function of it, and that
+/// an arm without that part costs nothing there.
 #[test]
 fn below_a_function() {
     let mut recording = recording(RULES);
@@ -313,8 +313,8 @@ fn below_a_function() {
     );
 }
 
-/// Check that repeats under other seeds make a spread, with the functions that hang on
-/// luck, and are no arms to a claim.
+/// Check that repeats under other seeds make a spread, with the functions that depend on
+/// the seed, and do not count as arms in a claim.
 #[test]
 fn seeds_make_a_spread() {
     let of = |seed| [("seed", seed), (FROM, "udp")];
@@ -336,13 +336,13 @@ fn seeds_make_a_spread() {
     assert!(text.contains("udp rx: nothing depends on the seed"), "{text}");
     let claim = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n";
     assert_eq!(judged(&recording, claim).verdict, Answer::NotMeasured);
-    // What is said of the arm is said of the typical seed.
+    // Claims about the arm are judged by the typical seed.
     let claim = "kind = \"ranking\"\nclasses = [\"udp tx\"]\n";
     assert_eq!(judged(&recording, claim).because, "udp tx: udp 107");
     let typical = seeds::typical(&views);
     let costs: Vec<u64> = typical.iter().map(|v| v.total / v.packets).collect();
     assert_eq!(costs, [107, 50]);
-    // Chosen once or twice, it is the same: also where the typical seed is a repeat.
+    // Choosing twice gives the same: also where the typical seed is a repeat.
     let lucky = self::recording(&[("udp", &[], [100, 9, 50]), ("udp seed=2", &two, [100, 7, 50])]);
     let once = seeds::typical(&classes(&lucky));
     assert_eq!(once[0].arm().name, "udp seed=2");
@@ -353,10 +353,10 @@ fn seeds_make_a_spread() {
     assert_eq!(names(&once), names(&twice));
 }
 
-/// Check that a scan tells settings that change a cost from those that only make
-/// noise, those that break the path and those that were not tried.
+/// Check that a scan distinguishes settings that change a cost, only make noise,
+/// break the path or were not tried.
 #[test]
-fn a_scan_is_told() {
+fn a_scan_is_reported() {
     let of = |setting: &'static str| [(SETTING, setting), (FROM, "udp")];
     let control = [(SETTING, "net.a=0 (as it was)"), (FROM, "udp"), (CONTROL, "yes")];
     let (a, b, c, d) = (of("a"), of("b"), of("c"), of("d"));
@@ -370,7 +370,7 @@ fn a_scan_is_told() {
     ]);
     let failed = &mut recording.notes_of(4).failed;
     failed.insert("exact".into(), "none of 50 warm-up packets arrived".into());
-    recording.untried.insert("net.x".into(), "its value is a word".into());
+    recording.not_tried.insert("net.x".into(), "its value is a word".into());
     let scan = scan::scan(&recording, &classes(&recording)).unwrap();
     assert_eq!((scan.tried, scan.changing, scan.missing), (4, 2, 0));
     assert_eq!(scan.breaking[0].0, "c");
@@ -395,7 +395,7 @@ fn a_scan_is_told() {
     assert_eq!(scan::scan(&plain, &classes(&plain)), None);
 }
 
-/// Check that what guests say of their knobs is told by arm.
+/// Check that guests' own reports of their knobs are shown by arm.
 #[test]
 fn what_guests_say() {
     let mut recording = recording(RULES);

@@ -7,7 +7,7 @@ use crate::figures::sweeps;
 use crate::rates::tests::block;
 use crate::times::tests::recording::{functions, functions_scaled, stages, stages_scaled};
 
-/// Two recordings of one arm each as one of two.
+/// Two recordings of one arm each, as one recording of two arms.
 fn beside(mut before: Recording, after: Recording) -> Recording {
     let (arms, blocks) = (before.arms.len() as u32, before.blocks.len() as u32);
     before.arms[0].name = "before".into();
@@ -33,8 +33,8 @@ fn judged(recording: &Recording, claim: &str) -> Judged {
 
 const COMPARED: &str = "kind = \"compare\"\narm = \"after\"\nagainst = \"before\"";
 
-/// Check that claims about a stage are judged by intervals: a planted change is one, and the
-/// same against the same is none.
+/// Check that claims about a stage are judged by intervals: a planted change is found, and
+/// none between equal recordings.
 #[test]
 fn stages_compared() {
     let slower = beside(stages(), stages_scaled(&[("qdisc", 5_000)]));
@@ -50,15 +50,15 @@ fn stages_compared() {
     assert_eq!(of(&same, "different"), Answer::NotShown);
     assert_eq!(of(&same, "less"), Answer::NotShown);
     assert_eq!(of(&slower, "different"), Answer::Holds);
-    let told = judged(&same, COMPARED);
-    assert_eq!(told.verdict, Answer::Answered);
-    assert!(told.because.contains("no difference seen"), "{told:?}");
+    let outcome = judged(&same, COMPARED);
+    assert_eq!(outcome.verdict, Answer::Answered);
+    assert!(outcome.because.contains("no difference seen"), "{outcome:?}");
     let gone = judged(&same, &format!("{COMPARED}\nstage = \"nowhere\""));
     assert_eq!(gone.verdict, Answer::NotMeasured);
     assert!(gone.because.contains("qdisc"), "{gone:?}");
 }
 
-/// Check the same of functions and layers, and that what only counts can say is not said.
+/// Check the same for functions and layers, and that claims that need exact counts are not judged.
 #[test]
 fn functions_compared() {
     let recording = functions();
@@ -126,8 +126,10 @@ fn frames_by_queues() {
         (judge_blocks(&experiment, &recording).iter()).map(|judged| judged.verdict).collect();
     use Answer::{DoesNotHold, Holds};
     assert_eq!(verdicts, [Holds, Holds, Holds, DoesNotHold]);
-    let lines =
-        sweeps::series(&sweeps::Plotted::of(&experiment, &experiment.figures[0]), &recording);
+    let lines = sweeps::series(
+        &sweeps::Plotted::from_figure(&experiment, &experiment.figures[0]),
+        &recording,
+    );
     let drawn: Vec<(&str, Vec<f64>)> = (lines.iter())
         .map(|l| {
             let along = l.points.iter().map(|p| p.x).collect();
@@ -140,8 +142,8 @@ fn frames_by_queues() {
     assert!(text.contains("handled by queues") && text.contains("2 queues"), "{text}");
 }
 
-/// Check that CPU use is the path's own: what other programs had of its CPUs is not in it, and where that is
-/// much, a claim about it is neither shown nor refuted.
+/// Check that CPU use is the path's own, without other programs' use of its CPUs, and that a claim about it is
+/// neither shown nor refuted where that is much.
 #[test]
 fn other_programs() {
     let experiment = Experiment::parse(FRAMES).unwrap();
@@ -157,7 +159,7 @@ fn other_programs() {
     assert_eq!(crowded.because, because);
 }
 
-/// Blocks of frames, whose path was busy all the time; of that other programs had a part.
+/// Blocks of frames whose path's CPUs were busy all the time, partly with other programs.
 fn of_frames(experiment: &Experiment, others: Option<f64>) -> Recording {
     let mut recording = Recording {
         environment: [(env::CLOCK.to_string(), "rates".to_string())].into(),

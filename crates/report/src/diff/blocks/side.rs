@@ -12,7 +12,7 @@ use crate::counting::{self, Counts};
 use crate::per::Per;
 use crate::times::analysis::{Stage, TimedClass, TimedFunction, classes};
 
-/// What is compared where nobody counted packets: which part of all samples.
+/// The unit of comparison without counted packets: a share of all samples.
 pub(super) const SAMPLE: &str = "sample";
 
 /// An arm and direction.
@@ -24,27 +24,27 @@ pub(super) struct Side<'a> {
     pub(super) label: String,
     pub(super) per: Per,
     pub(super) per_by_block: Vec<Per>,
-    pub(super) parts: Vec<Part>,
-    /// What one sample counts for, where costs are samples; not known of none.
+    pub(super) parts: Vec<FunctionBlocks>,
+    /// The cost that one sample stands for, where costs are samples; not known without samples.
     pub(super) sample: Option<Option<f64>>,
-    /// What shares are of in each block, in the unit of costs: all samples, of what is no part of the class
-    /// too; below a function, those of the class there.
+    /// The whole that shares are relative to in each block, in the unit of costs: all samples, also outside
+    /// the class; below a function, the class's samples there.
     pub(super) all_by_block: Vec<f64>,
     /// All samples of each block, also below a function.
     pub(super) whole_by_block: Vec<f64>,
     pub(super) stages: Vec<Stage>,
-    /// Whether what is not among its functions cost nothing, watched or not.
+    /// Whether functions that it does not list cost nothing, as all were watched.
     pub(super) sees_all: bool,
 }
 
-/// A function of it.
+/// A function of a side.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct FunctionBlocks {
     pub(super) function: FunctionId,
     /// Its own cost in each block.
     pub(super) own_by_block: Vec<f64>,
-    /// Of samples, its cost with all that it calls in each block, and how many samples these are; none
-    /// of what calls nothing.
+    /// Its inclusive cost in each block, and the number of samples, if it was sampled; none if it calls
+    /// nothing.
     pub(super) inclusive: Option<(Vec<f64>, u64)>,
     /// Its calls in each block; none where they can't be counted.
     pub(super) calls_by_block: Vec<u64>,
@@ -58,9 +58,9 @@ pub(super) struct Part {
 }
 
 impl Side<'_> {
-    /// Whether it is known to have nothing below a function.
+    /// Whether it is known to have no cost below a function.
     pub(super) fn is_nothing(&self) -> bool {
-        let costs = |part: &Part| part.own_by_block.iter().any(|own| *own > 0.0);
+        let costs = |part: &FunctionBlocks| part.own_by_block.iter().any(|own| *own > 0.0);
         self.recording.root().is_some() && self.stages.is_empty() && !self.parts.iter().any(costs)
     }
 
@@ -69,13 +69,13 @@ impl Side<'_> {
         self.parts.is_empty() && self.stages.is_empty()
     }
 
-    pub(super) fn layer(&self, part: &Part) -> &str {
+    pub(super) fn layer(&self, part: &FunctionBlocks) -> &str {
         let layer = &self.recording.functions[part.function as usize].layer;
         layer.as_deref().unwrap_or(analysis::NO_LAYER)
     }
 
     /// A function's own cost per packet, run or call in each block, or its percentage of samples.
-    pub(super) fn by_block(&self, part: Option<&Part>, per: &str) -> Vec<f64> {
+    pub(super) fn by_block(&self, part: Option<&FunctionBlocks>, per: &str) -> Vec<f64> {
         let Some(part) = part else {
             return match per {
                 "call" => Vec::new(),
@@ -105,8 +105,8 @@ impl Side<'_> {
     }
 }
 
-/// By how much a figure of both sides varies from counting samples alone, if nothing differs. `own` is
-/// the cost in each block. None where it is no number of samples.
+/// The counting error of a figure of both sides, if nothing differs. `own` is the cost in each block.
+/// None where it is not a number of samples.
 pub(super) fn counting(sides: [&Side<'_>; 2], own: [&[f64]; 2], per: &str) -> Option<Counting> {
     let counts = |n: usize| -> Option<Counts> {
         let side = sides[n];
@@ -122,7 +122,7 @@ pub(super) fn counting(sides: [&Side<'_>; 2], own: [&[f64]; 2], per: &str) -> Op
     counting::counting([counts(0)?, counts(1)?], per == SAMPLE)
 }
 
-/// All of a recording that packets had.
+/// All sides of a recording that had packets.
 pub(super) fn sides(recording: &Recording) -> Vec<Side<'_>> {
     let timed = classes(recording).into_iter().map(of_times);
     let costs = analysis::measured(recording).into_iter();
@@ -131,7 +131,7 @@ pub(super) fn sides(recording: &Recording) -> Vec<Side<'_>> {
     all.filter(|s| analysis::is_class(recording, s.class.direction)).collect()
 }
 
-/// A class of costs that an arm has nothing of; none if the arm was not measured.
+/// A class of costs that are all 0 in an arm; none if the arm was not measured.
 pub(super) fn zero(recording: &Recording, arm: usize, direction: Direction) -> Option<Side<'_>> {
     let class = analysis::class(recording, arm, direction);
     (!class.blocks.is_empty()).then(|| of_costs(class))
@@ -146,7 +146,7 @@ fn of_times(class: TimedClass<'_>) -> Side<'_> {
         per: class.per,
         per_by_block: class.per_by_block.clone(),
         parts: (class.functions.iter())
-            .map(|f| Part {
+            .map(|f| FunctionBlocks {
                 function: f.function,
                 own_by_block: f.self_by_block.clone(),
                 inclusive: None,
@@ -165,8 +165,8 @@ fn of_times(class: TimedClass<'_>) -> Side<'_> {
     }
 }
 
-/// Of each function of a class that was sampled: its cost in each block with all that it calls, where
-/// recursion counts once; and how many samples these are.
+/// For each function of a sampled class: its inclusive cost in each block, where recursion counts once,
+/// and the number of samples.
 fn inclusive(class: &ClassView<'_>) -> HashMap<FunctionId, (Vec<f64>, u64)> {
     let recording = class.recording;
     let nodes = &recording.nodes;
@@ -248,14 +248,14 @@ fn of_costs(class: ClassView<'_>) -> Side<'_> {
                     None if inclusive.is_some() => vec![0.0; class.blocks.len()],
                     None => return None,
                 };
-                Some(Part {
+                Some(FunctionBlocks {
                     function: f.function,
                     own_by_block: own,
                     inclusive,
                     calls_by_block: Vec::new(),
                     uncertainty: 0.0,
                     calls: f.calls,
-                    // Less than one sample in each block tells nothing of a change.
+                    // Less than one sample in each block shows no change.
                     small: f.calls < blocks,
                     timed: None,
                 })

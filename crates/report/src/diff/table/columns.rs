@@ -3,7 +3,7 @@
 use netplumb_stats::ratio::Interval;
 
 use super::costs::exact;
-use super::line::{Columns, Line, Of, WIDE, told};
+use super::line::{Columns, Line, LineSubject, WIDE, text_value};
 use crate::diff::functions::Joint;
 use crate::diff::sentence::{quantile, ratio_percent};
 use crate::diff::{Diff, Judge, Judged, QUANTILES};
@@ -20,32 +20,32 @@ pub(super) const SAMPLE_NAME_LETTERS: [usize; 2] = [16, 40];
 /// A layer is a word.
 const WORD_LETTERS: usize = 16;
 
-/// What a table is of, which decides on its columns.
+/// The subject of a table, which decides on its columns.
 #[derive(Clone)]
-pub(super) struct Shown<'a> {
+pub(super) struct TableSubject<'a> {
     judge: Judge,
     rates: bool,
     /// Whether figures are numbers of samples.
     sampled: bool,
     /// Whether it is of the part below a function.
     below: bool,
-    /// What names are of.
+    /// The heading of names.
     title: &'static str,
-    /// What stands beside them: `layer`, `kind` of a stage, or nothing.
+    /// The column beside names: `layer`, `kind` of a stage, or none.
     of: Option<&'static str>,
     unit: &'a str,
-    /// The name of what is compared, where the unit does not tell it.
+    /// The name of the compared quantity, where the unit does not identify it.
     quantity: Option<String>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> TableSubject<'a> {
     pub(super) fn new(
         diff: &'a Diff<'_>,
         title: &'static str,
         of: Option<&'static str>,
-    ) -> Shown<'a> {
+    ) -> TableSubject<'a> {
         let first = diff.classes.first();
-        Shown {
+        TableSubject {
             judge: diff.judge,
             rates: first.is_some_and(|c| c.rates.is_some()),
             sampled: first.is_some_and(|c| c.sampled),
@@ -81,14 +81,14 @@ impl<'a> Shown<'a> {
         columns
     }
 
-    /// What distinguishes a row.
+    /// The columns that identify a row.
     pub(super) fn names(&self) -> Columns<'a> {
         let exact = self.judge == Judge::Exact;
         let mut columns: Columns<'a> = Vec::new();
         if exact {
             columns.extend([
                 Column::machine(|l: &Line<'a>| match l.of {
-                    Of::Context(_, context, _) => Value::Text(context.to_string()),
+                    LineSubject::Context(_, context, _) => Value::Text(context.to_string()),
                     _ => Value::Missing,
                 })
                 .csv("context"),
@@ -107,11 +107,15 @@ impl<'a> Shown<'a> {
                 Value::Sum("of all samples")
             }
             (_, "all functions") => Value::Sum("all"),
-            (Of::Rest(what, _), _) => Value::Text(what.clone()),
-            (Of::Row(row) | Of::Context(row, ..), "function" | "arm") if is_code => {
+            (LineSubject::Rest(what, _), _) => Value::Text(what.clone()),
+            (LineSubject::Row(row) | LineSubject::Context(row, ..), "function" | "arm")
+                if is_code =>
+            {
                 Value::Name(row.name.clone(), None)
             }
-            (Of::Row(row) | Of::Context(row, ..), _) => Value::Text(row.name.clone()),
+            (LineSubject::Row(row) | LineSubject::Context(row, ..), _) => {
+                Value::Text(row.name.clone())
+            }
         })
         .hint("what is compared");
         let name = if is_code { name } else { name.words() };
@@ -143,7 +147,7 @@ impl<'a> Shown<'a> {
                 .key("module"),
             ]);
         }
-        // The name of these says it already.
+        // The name of these includes it already.
         let of = |l: &Line<'a>| match l.row().map_or("", |row| &row.of) {
             "unaccounted" | "total" => String::new(),
             of => of.into(),
@@ -175,7 +179,7 @@ impl<'a> Shown<'a> {
         columns
     }
 
-    /// Figures that vary, their ratio and what was made of it.
+    /// Figures that vary, their ratio and the verdict.
     pub(super) fn sample(&self) -> Columns<'a> {
         let mut columns: Columns<'a> = Vec::new();
         if self.rates {
@@ -185,7 +189,7 @@ impl<'a> Shown<'a> {
             {
                 columns.extend([
                     Column::machine(move |l: &Line<'a>| Value::Number(pps(l, at))).key(key),
-                    Column::figure(title, move |l: &Line<'a>| told(rate(pps(l, at))))
+                    Column::figure(title, move |l: &Line<'a>| text_value(rate(pps(l, at))))
                         .hint("packets per second that were handled")
                         .people(1),
                 ]);
@@ -244,7 +248,7 @@ impl<'a> Shown<'a> {
             Column::figure("95% interval", |l: &Line<'a>| {
                 let ratio = l.sample().and_then(|sample| sample.ratio);
                 ratio.map_or(Value::Missing, |r| {
-                    Value::Told(interval::told(r, ratio_percent), Some(r.low))
+                    Value::Told(interval::interval_text(r, ratio_percent), Some(r.low))
                 })
             })
             .hint("of that change")
@@ -300,7 +304,7 @@ impl<'a> Shown<'a> {
         columns
     }
 
-    /// Of samples: how sure each side's figure is.
+    /// For samples: the interval of each side's figure.
     fn intervals(&self) -> Columns<'a> {
         if !self.sampled {
             return Vec::new();

@@ -2,10 +2,10 @@
 
 use netplumb_model::class::Context;
 
-use super::line::{Columns, Line, WIDE, exactly, told};
+use super::line::{Columns, Line, WIDE, exactly, text_value};
 use crate::diff::exact::PerPacket;
 use crate::diff::sentence::{figure, signed};
-use crate::diff::{Change, Judged, Row};
+use crate::diff::{Change, DiffRow, Judged};
 use crate::table::{Column, Value};
 
 /// And for inclusive costs.
@@ -23,13 +23,13 @@ pub(super) fn costs<'a>() -> Columns<'a> {
             .people(3)
             .page("after"),
         Column::figure("change", Line::signed).hint("of self").people(4).page("difference"),
-        // A heading says nothing of it on a terminal.
+        // No heading on a terminal.
         Column::figure("", Line::percent).people(5),
         Column::machine(Line::percent).title("%").hint("of self before").rank(5).page("percent"),
     ]
 }
 
-/// What the page alone has of functions: all of it comes from trees.
+/// Columns of functions that only the page has, computed from trees.
 pub(super) fn from_tree<'a>() -> Columns<'a> {
     let column = |title: &'static str, key: &'static str, hint: &'static str, rank: u8| {
         Column::machine(|_: &Line<'a>| Value::Absent).title(title).hint(hint).rank(rank).page(key)
@@ -45,12 +45,11 @@ pub(super) fn from_tree<'a>() -> Columns<'a> {
     ]
 }
 
-/// What a function cost with all that it calls, before and after: below a function that is what
-/// one asks for.
+/// The inclusive cost of a function, before and after: the figure of interest below a function.
 pub(super) fn inclusive<'a>() -> Columns<'a> {
     let side = |l: &Line<'a>, of: fn(Change) -> PerPacket| {
         let change = l.change(2);
-        change.map_or_else(|| told(String::new()), |c| exactly(of(c)))
+        change.map_or_else(|| text_value(String::new()), |c| exactly(of(c)))
     };
     vec![
         Column::figure("incl. before", move |l: &Line<'a>| side(l, |c| c.before))
@@ -64,7 +63,7 @@ pub(super) fn inclusive<'a>() -> Columns<'a> {
     ]
 }
 
-/// The costs and calls of a function that were counted; of all of a recording, or the part below a
+/// The counted costs and calls of a function, in all of a recording or in the part below a
 /// function.
 pub(super) fn exact<'a>(below: bool) -> Columns<'a> {
     let sum = |change: Option<Change>, after: bool, packets: bool| {
@@ -91,13 +90,13 @@ pub(super) fn exact<'a>(below: bool) -> Columns<'a> {
     columns.extend(below.then(inclusive).into_iter().flatten());
     columns.extend([
         Column::figure("inclusive", |l: &Line<'a>| {
-            told(l.change(2).map_or_else(String::new, |c| signed(&c.delta())))
+            text_value(l.change(2).map_or_else(String::new, |c| signed(&c.delta())))
         })
         .hint("the change with all that it calls")
         .people(6)
         .from(WIDE),
         Column::figure("calls", |l: &Line<'a>| {
-            told(l.change(0).map_or_else(String::new, |c| both(&c)))
+            text_value(l.change(0).map_or_else(String::new, |c| both(&c)))
         })
         .hint("per packet, before and after")
         .people(7)
@@ -118,7 +117,7 @@ pub(super) fn exact<'a>(below: bool) -> Columns<'a> {
     columns
 }
 
-/// A change in JSON: sums as they were counted, and the difference.
+/// A change in JSON: sums as counted, and the difference.
 pub(in crate::diff) fn object(change: Option<Change>) -> Value {
     let Some(change) = change else {
         return Value::Missing;
@@ -141,7 +140,7 @@ fn both(change: &Change) -> String {
 }
 
 /// A function by its contexts.
-fn contexts(row: &Row) -> Value {
+fn contexts(row: &DiffRow) -> Value {
     let one = |(context, [calls, own, inclusive]): &(Context, [Change; 3])| {
         Value::object([
             ("context", Value::Text(context.to_string())),

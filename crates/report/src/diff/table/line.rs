@@ -1,12 +1,12 @@
-//! A line of a table of a comparison, and what stands in its cells.
+//! A line of a comparison's table, and its cells.
 
 use netplumb_model::class::Context;
 use netplumb_stats::judge;
 
 use crate::diff::exact::{Delta, PerPacket};
 use crate::diff::functions::Joint;
-use crate::diff::sentence::{figure, percent, ratio_percent, signed, told_percent};
-use crate::diff::{Change, ClassDiff, Diff, Judged, Row};
+use crate::diff::sentence::{figure, percent, percent_text, ratio_percent, signed};
+use crate::diff::{Change, ClassDiff, Diff, DiffRow, Judged};
 use crate::table::{Column, Value};
 use crate::times::rounded;
 
@@ -16,30 +16,29 @@ pub(super) const WIDE: usize = 80;
 /// Columns over rows of a comparison.
 pub(super) type Columns<'a> = Vec<Column<'a, Line<'a>>>;
 
-/// What a line is of.
-pub(super) enum Of<'a> {
-    /// A row.
-    Row(&'a Row),
+/// The subject of a line.
+pub(super) enum LineSubject<'a> {
+    Row(&'a DiffRow),
     /// A function in one context: calls, own and inclusive.
-    Context(&'a Row, Context, [Change; 3]),
+    Context(&'a DiffRow, Context, [Change; 3]),
     /// Several functions together.
     Rest(String, Delta),
 }
 
-/// A line.
+/// A line of a comparison's table.
 pub(in crate::diff) struct Line<'a> {
     pub(super) diff: &'a Diff<'a>,
     pub(super) class: &'a ClassDiff,
     /// `total`, `all functions`, `stage`, `function` ...
     pub(super) kind: &'static str,
-    pub(super) of: Of<'a>,
+    pub(super) of: LineSubject<'a>,
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn row(&self) -> Option<&'a Row> {
+    pub(super) fn row(&self) -> Option<&'a DiffRow> {
         match self.of {
-            Of::Row(row) | Of::Context(row, ..) => Some(row),
-            Of::Rest(..) => None,
+            LineSubject::Row(row) | LineSubject::Context(row, ..) => Some(row),
+            LineSubject::Rest(..) => None,
         }
     }
 
@@ -51,7 +50,7 @@ impl<'a> Line<'a> {
         self.judged()?.statistically()
     }
 
-    /// Which function of either side it is.
+    /// The function of either side that the line is about.
     pub(super) fn joint(&self) -> Option<&'a Joint> {
         let counts = self.row()?.counts.as_ref()?;
         self.diff.functions.joints.get(counts.function as usize)
@@ -59,7 +58,7 @@ impl<'a> Line<'a> {
 
     /// Calls, own or inclusive.
     pub(super) fn change(&self, which: usize) -> Option<Change> {
-        if let Of::Context(_, _, changes) = self.of {
+        if let LineSubject::Context(_, _, changes) = self.of {
             return Some(changes[which]);
         }
         let counts = self.row()?.counts.as_ref()?;
@@ -69,7 +68,7 @@ impl<'a> Line<'a> {
     /// The sums that the line is about.
     pub(super) fn sums(&self) -> Option<Change> {
         match self.of {
-            Of::Context(_, _, changes) => Some(changes[1]),
+            LineSubject::Context(_, _, changes) => Some(changes[1]),
             _ => self.judged()?.exactly(),
         }
     }
@@ -86,9 +85,9 @@ impl<'a> Line<'a> {
     pub(super) fn figure(&self, of: fn(&Judged) -> f64) -> Value {
         let figure = self.judged().map_or(f64::NAN, of);
         match (self.class.unit.as_str(), self.class.rates) {
-            _ if self.class.is_share() => Value::Told(told_percent(figure), Some(figure)),
+            _ if self.class.is_share() => Value::Told(percent_text(figure), Some(figure)),
             ("ns", None) => Value::Ns(figure),
-            // A part of a nanosecond may be much of a rate.
+            // At a high rate, a fraction of a nanosecond may matter.
             _ => Value::Number(figure),
         }
     }
@@ -101,7 +100,7 @@ impl<'a> Line<'a> {
         };
         let text = match self.class.unit.as_str() {
             _ if self.class.is_share() => {
-                format!("{low:.2} to {}", told_percent(high))
+                format!("{low:.2} to {}", percent_text(high))
             }
             "ns" => return Value::NsRange(low, high),
             _ => format!("{} to {}", rounded(low), rounded(high)),
@@ -111,8 +110,8 @@ impl<'a> Line<'a> {
 
     /// After less before, with its sign.
     pub(super) fn difference(&self) -> Value {
-        let delta = self.row().map_or(f64::NAN, Row::delta);
-        let told = match self.class.unit.as_str() {
+        let delta = self.row().map_or(f64::NAN, DiffRow::delta);
+        let size = match self.class.unit.as_str() {
             _ if self.class.is_share() => {
                 return Value::Told(format!("{delta:+.2}"), Some(delta));
             }
@@ -120,13 +119,13 @@ impl<'a> Line<'a> {
             _ => Value::Number(delta),
         };
         let sign = if delta > 0.0 { "+" } else { "" };
-        Value::Told(format!("{sign}{}", told.told()), Some(delta))
+        Value::Told(format!("{sign}{}", size.cell_text()), Some(delta))
     }
 
-    /// One side as it is shown: exact figures to the last digit.
+    /// One side as shown: exact figures to the last digit.
     pub(super) fn side(&self, after: bool) -> Value {
-        if let Of::Rest(..) = self.of {
-            return told(String::new());
+        if let LineSubject::Rest(..) = self.of {
+            return text_value(String::new());
         }
         match (self.sums(), after) {
             (Some(sums), false) => exactly(sums.before),
@@ -139,24 +138,24 @@ impl<'a> Line<'a> {
     /// The change of exact costs.
     pub(super) fn signed(&self) -> Value {
         match (&self.of, self.sums()) {
-            (Of::Rest(_, delta), _) => Value::Told(signed(delta), Some(delta.value())),
+            (LineSubject::Rest(_, delta), _) => Value::Told(signed(delta), Some(delta.value())),
             (_, Some(sums)) => {
                 let delta = sums.delta();
                 Value::Told(signed(&delta), Some(delta.value()))
             }
-            (_, None) => told(String::new()),
+            (_, None) => text_value(String::new()),
         }
     }
 
-    /// By how much, in percent; of a function that the other kernel's path does not have, that it
-    /// is new or gone.
+    /// The change in percent; "new" or "gone" for a function that the other kernel's path does not
+    /// have.
     pub(super) fn percent(&self) -> Value {
         if let Some(sample) = self.sample() {
             let ratio = sample.ratio.map(|ratio| ratio.value);
             return ratio.map_or(Value::Missing, |r| Value::Told(ratio_percent(r), Some(r)));
         }
         let other_kernel = (self.class.counted.as_ref()).is_some_and(|c| !c.same_kernel);
-        told(match (self.joint().map(Joint::status), self.sums()) {
+        text_value(match (self.joint().map(Joint::status), self.sums()) {
             (Some(status @ ("gone" | "new")), _) if other_kernel => status.into(),
             (_, Some(sums)) => return Value::Told(percent(&sums), sums.percent()),
             (_, None) => String::new(),
@@ -164,7 +163,7 @@ impl<'a> Line<'a> {
     }
 }
 
-pub(super) fn told(text: String) -> Value {
+pub(super) fn text_value(text: String) -> Value {
     match text.is_empty() {
         true => Value::Text(text),
         false => Value::Told(text, None),

@@ -1,12 +1,12 @@
-//! The tables of a comparison that the page alone has.
+//! Tables of a comparison that only the page has.
 
 use std::collections::BTreeSet;
 
-use super::columns::Shown;
+use super::columns::TableSubject;
 use super::costs::{costs, from_tree};
-use super::line::{Columns, Line, Of};
+use super::line::{Columns, Line, LineSubject};
 use super::lines;
-use crate::diff::{ClassDiff, Diff, Judge, Row};
+use crate::diff::{ClassDiff, Diff, DiffRow, Judge};
 use crate::page::{PageColumn, PageTable};
 use crate::summary::drawn;
 use crate::table::{Column, Table};
@@ -24,8 +24,8 @@ pub(in crate::diff) fn arm(diff: &Diff<'_>, class: &ClassDiff) -> String {
     }
 }
 
-/// A line for each class; nothing where one has no whole, or two instruments are beside each
-/// other.
+/// A line for each class; none where a class has no whole, or the sides have two
+/// instruments.
 pub(in crate::diff) fn summary(diff: &Diff<'_>) -> Option<PageTable> {
     let whole = |class: &ClassDiff| class.whole().is_some();
     if diff.classes.is_empty() || !diff.both.is_empty() || !diff.classes.iter().all(whole) {
@@ -48,13 +48,13 @@ pub(in crate::diff) fn summary(diff: &Diff<'_>) -> Option<PageTable> {
             columns.extend(costs());
             let most = Column::text("most changed function", most_changed);
             columns.push(most.hint("with the change of its own cost").rank(6).page("function"));
-            let of = |c: &ClassDiff| format!("; {}", c.of());
+            let of = |c: &ClassDiff| format!("; {}", c.per_what());
             let all: BTreeSet<String> = diff.classes.iter().map(of).collect();
             let of = all.first().filter(|_| all.len() == 1);
             format!("Every arm and class{}", of.map_or("", |of| of))
         }
         Judge::Statistical => {
-            let shown = Shown::new(diff, "class", None);
+            let shown = TableSubject::new(diff, "class", None);
             let sample = shown.sample().into_iter();
             columns.extend(sample.map(|column| column.page_only(&FIRST_SCREEN)));
             columns.push(drawn().rank(5));
@@ -70,22 +70,23 @@ fn most_changed(line: &Line<'_>) -> String {
     let Some(row) = changed.first() else {
         return "nothing changed".into();
     };
-    let of = Line { diff: line.diff, class: line.class, kind: "function", of: Of::Row(row) };
-    format!("{} {}", row.name, of.signed().told())
+    let of =
+        Line { diff: line.diff, class: line.class, kind: "function", of: LineSubject::Row(row) };
+    format!("{} {}", row.name, of.signed().cell_text())
 }
 
 /// All layers of a class that was counted.
 pub(in crate::diff) fn all_layers(diff: &Diff<'_>, class: &ClassDiff) -> PageTable {
-    let mut columns = Shown::new(diff, "layer", None).names();
+    let mut columns = TableSubject::new(diff, "layer", None).names();
     columns.extend(costs());
     let rows = lines(diff, class, "layer", &class.layers);
-    let caption = format!("Layers of {}, {}", class.class(), class.of());
+    let caption = format!("Layers of {}, {}", class.class(), class.per_what());
     Table::new(columns, rows).page(&caption)
 }
 
 /// The columns of functions that the page sums up over trees.
 pub(in crate::diff) fn from_trees(diff: &Diff<'_>) -> Vec<PageColumn> {
-    let mut columns = Shown::new(diff, "function", Some("layer")).columns();
+    let mut columns = TableSubject::new(diff, "function", Some("layer")).columns();
     columns.extend(from_tree());
     let columns = columns.into_iter().map(Column::drawn_by_page).collect();
     Table::new(columns, []).page_columns()
@@ -96,8 +97,8 @@ pub(in crate::diff) fn rows<'a>(
     diff: &'a Diff<'_>,
     class: &'a ClassDiff,
     (title, of): (&'static str, &'static str),
-    rows: &[&'a Row],
+    rows: &[&'a DiffRow],
 ) -> Table<'a, Line<'a>> {
-    let shown = Shown::new(diff, title, Some(of));
+    let shown = TableSubject::new(diff, title, Some(of));
     Table::new(shown.columns(), lines(diff, class, title, rows.iter().copied()))
 }

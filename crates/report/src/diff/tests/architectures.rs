@@ -1,4 +1,4 @@
-//! Two architectures: the arms of one recording say what two recordings do.
+//! Two architectures: the arms of one recording give the same results as two recordings.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::diff::arms::{Pairs, pair_within};
 use crate::diff::{Diff, Judged, json, page, terminal};
 use crate::view::View;
 
-/// What is known of a guest of either.
+/// Facts of a guest of each.
 const X86: [(&str, &str); 8] = [
     (env::ARCH, "x86-64"),
     (env::CPU, "max"),
@@ -33,7 +33,7 @@ const ARM: [(&str, &str); 8] = [
     ("config.ARM64_PAN", "y"),
 ];
 
-/// A system call by another entry, with a lock that one of them has inline.
+/// A system call by each one's entry, with a lock that one of them has inline.
 fn measure(build: &mut Build, arm: u32, is_x86: bool) {
     if is_x86 {
         build.each(arm, "entry_SYSCALL_64/udp_sendmsg", 200);
@@ -58,7 +58,7 @@ fn alone(is_x86: bool) -> Recording {
     build.0
 }
 
-/// Both as arms of one recording, of which the second sets the knob.
+/// Both as arms of one recording; the second sets the knob.
 fn both() -> Recording {
     let mut arms = vec![arm("x86", Proto::Udp), arm("arm", Proto::Udp)];
     arms[1].knobs.insert("arch".into(), "arm64".into());
@@ -87,17 +87,17 @@ const DIFFERENCES: [&str; 6] = [
     "CONFIG_RETHUNK: y → absent",
 ];
 
-/// Check that arms of one recording and two recordings say the same: what differs, by functions, new
+/// Check that arms of one recording and two recordings give the same differences: by functions, new
 /// and gone ones, and in the footer.
 #[test]
 fn arms_as_recordings() {
     let (x86, arm, both) = (alone(true), alone(false), both());
     let (two, one) = (diff(&x86, &arm), within(&both));
-    let told = |diff: &Diff<'_>| -> Vec<String> {
+    let listed = |diff: &Diff<'_>| -> Vec<String> {
         diff.differences.iter().map(ToString::to_string).collect()
     };
-    assert_eq!(told(&two), DIFFERENCES);
-    assert_eq!(told(&one), DIFFERENCES);
+    assert_eq!(listed(&two), DIFFERENCES);
+    assert_eq!(listed(&one), DIFFERENCES);
     let view = View { columns: 1_000, ..View::default() };
     let below = |diff: &Diff<'_>| {
         let text = terminal::render(diff, &view);
@@ -134,17 +134,17 @@ fn arms_as_recordings() {
 #[test]
 fn arch_not_set() {
     let both = both();
-    let told = crate::diff::of_arms(&both, &[], 1_000).unwrap();
-    assert!(told.starts_with("UDP send (arch x86-64 → arm64): "), "{told}");
-    // It is the same if it is set to what it is.
+    let sentence = crate::diff::of_arms(&both, &[], 1_000).unwrap();
+    assert!(sentence.starts_with("UDP send (arch x86-64 → arm64): "), "{sentence}");
+    // Setting it to the same value changes nothing.
     let mut set = alone(true);
     let knobs = &mut set.arms[0].knobs;
     knobs.insert("arch".into(), "x86-64".into());
     assert!(diff(&alone(true), &set).differences.is_empty());
 }
 
-/// Check that a report of several architectures says so, with the options in which their kernels
-/// differ; and that one of a single architecture does not.
+/// Check that a report of several architectures has a note on them, with the options in which their
+/// kernels differ; and that one of a single architecture has not.
 #[test]
 fn report_of_several() {
     let footer = |recording: &Recording| {
@@ -185,8 +185,8 @@ fn fewer_is_not_faster() {
         [(pair(many, few), ["fewer", "faster"]), (pair(few, many), ["more", "slower"])]
     {
         let judged = Judged::Statistically(judge(&[pair])[0]);
-        let told = ["instructions", "ns"].map(|unit| class(unit).verdict(&judged));
-        assert_eq!(told, words);
+        let verdicts = ["instructions", "ns"].map(|unit| class(unit).verdict(&judged));
+        assert_eq!(verdicts, words);
     }
 }
 

@@ -8,11 +8,11 @@ use crate::analysis::classes;
 use crate::diff::json;
 use crate::diff::sentence::{Style, sentence, sentence_in};
 use crate::diff::terminal;
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::view::View;
 use crate::{folded, functions};
 
-/// What a USB network driver takes of a dropped packet, before or after a patch that spares it two
+/// The cost of a dropped packet in a USB network driver, before or after a patch that removes two
 /// queues.
 fn driver(patched: bool) -> Recording {
     let mut build = Build::udp("6.1", 5);
@@ -33,15 +33,15 @@ fn driver(patched: bool) -> Recording {
             every("/skb_queue_tail", queue);
         }
     }
-    // The same functions elsewhere are none of it.
+    // The same functions elsewhere do not count.
     build.each(0, "udp_sendmsg/skb_dequeue", 1_000);
-    // What is for no packet.
+    // Work for no packet.
     build.cost(0, Direction::Other, RX, bh, 3, 300);
     build.0
 }
 
-/// Check the sentence, the sums of all places together, calls, and that nothing else of the recording
-/// is in it.
+/// Check the sentence, the sums of all places together, calls, and that the rest of the recording is
+/// left out.
 #[test]
 fn a_function_and_what_it_calls() {
     let (before, after) = (driver(false), driver(true));
@@ -65,11 +65,12 @@ fn a_function_and_what_it_calls() {
     assert!(class.functions.iter().all(|row| row.name != "udp_sendmsg"));
     let view = View { top: 0, columns: 120, ..View::default() };
     let text = terminal::render(&found, &view);
-    for told in ["below     usbnet_bh", "incl. before", "2 \u{2192} 0", "calls from everywhere"] {
-        assert!(text.contains(told), "{told}: {text}");
+    for expected in ["below     usbnet_bh", "incl. before", "2 \u{2192} 0", "calls from everywhere"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(json::render(&found).contains("usbnet_bh takes 196 fewer"));
-    // What the function does for no packet is a class of its own here.
+    // The function's work for no packet is a separate class here.
     assert!(found.classes.iter().any(|c| c.before.direction == Direction::Other));
     let whole = diff(&before, &after);
     assert!(whole.classes.iter().all(|c| c.before.direction != Direction::Other));
@@ -87,7 +88,7 @@ fn a_report() {
         let frame = line.split(';').nth(3).unwrap();
         assert!(frame.starts_with("usbnet_bh"), "{line}");
     }
-    let text = functions::csv(&views, None, &Together::default());
+    let text = functions::csv(&views, None, &CrossQuantity::default());
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let headers = reader.headers().unwrap().clone();
     let at = |key: &str| headers.iter().position(|h| h == key).unwrap();
@@ -104,8 +105,8 @@ fn a_report() {
     assert!(text.contains("% of the subtree"), "{text}");
 }
 
-/// Check that of a function which one side no longer calls that side's cost is 0, in sentence, table
-/// and verdict, with a note that says so; and that what neither has is no class.
+/// Check that a function that one side no longer calls costs 0 there, in sentence, table and verdict,
+/// with a note about it; and that a function that neither side calls makes no class.
 #[test]
 fn a_function_that_one_side_lacks() {
     let (before, after) = (driver(false), driver(true));

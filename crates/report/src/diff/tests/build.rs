@@ -1,4 +1,4 @@
-//! A recording from paths and what each packet costs there.
+//! A recording from paths and the cost of each packet there.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,9 @@ use netplumb_model::recording::{
 };
 
 use crate::diff::arms::{self, Pairs};
-use crate::diff::{ClassDiff, Counted, Counts, Diff, Judged, Row, Sides, Verdict, compare};
+use crate::diff::{
+    ClassDiff, Counts, Diff, DiffRow, ExactVerdict, Judged, Sides, Verdict, compare,
+};
 
 /// Packets of a block.
 pub(super) const PACKETS: u64 = 200;
@@ -35,7 +37,7 @@ impl Build {
         Build::with(kernel, vec![arm("udp", Proto::Udp)], blocks)
     }
 
-    /// Some arms, with so many blocks each.
+    /// Some arms, each with this number of blocks.
     pub(super) fn with(kernel: &str, arms: Vec<Arm>, blocks: u32) -> Build {
         let environment = [
             (env::CLOCK, "exact"),
@@ -147,7 +149,7 @@ impl Build {
         self
     }
 
-    /// What every packet of an arm costs at a path, called once: to send, in the
+    /// The cost of every packet of an arm at a path, called once: sending, in the
     /// task.
     pub(super) fn each(&mut self, arm: u32, path: &str, insns: u64) -> &mut Self {
         self.every(arm, Direction::Tx, Context::Task, path, insns)
@@ -192,13 +194,13 @@ pub(super) fn paired<'a>(before: &'a Recording, after: &'a Recording, pairs: &Pa
     compare(sides, pairs, &[])
 }
 
-/// What an exact comparison has of a class.
-pub(super) fn counted(class: &ClassDiff) -> &Counted {
+/// The exact comparison's results for a class.
+pub(super) fn counted(class: &ClassDiff) -> &ExactVerdict {
     class.counted.as_ref().unwrap()
 }
 
 /// The exact verdict on a row.
-pub(super) fn verdict(row: &Row) -> Verdict {
+pub(super) fn verdict(row: &DiffRow) -> Verdict {
     match row.judged {
         Judged::Exactly(_, verdict) => verdict,
         Judged::Statistically(_) => panic!("judged by blocks"),
@@ -206,7 +208,7 @@ pub(super) fn verdict(row: &Row) -> Verdict {
 }
 
 /// The row of a function by its name after, in a class.
-pub(super) fn row<'d>(class: &'d ClassDiff, name: &str) -> &'d Row {
+pub(super) fn row<'d>(class: &'d ClassDiff, name: &str) -> &'d DiffRow {
     class.functions.iter().find(|row| row.name == name).unwrap()
 }
 

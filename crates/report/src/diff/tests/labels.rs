@@ -1,5 +1,4 @@
-//! What each sentence of one output is about: no two are of equal words though of
-//! different pairs.
+//! The subject of each sentence of one output: no two pairs have the same words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,15 +26,15 @@ fn measured(arms: Vec<Arm>) -> Recording {
     build.0
 }
 
-/// What the sentences of a recording's arms are about.
+/// The subjects of the sentences about a recording's arms.
 fn subjects(recording: &Recording) -> Vec<String> {
     let pairs = Pairs { pairs: pair_within(recording), ..Pairs::default() };
     let diff = paired(recording, recording, &pairs);
     diff.classes.iter().map(subject).collect()
 }
 
-/// Check that a sentence names a level that its arms share, where others have another: two
-/// sizes over two links are not twice "link lo to veth".
+/// Check that a sentence names a level that its arms share if others have another: two sizes
+/// over two links are not twice "link lo to veth".
 #[test]
 fn shared_levels_are_named() {
     let recording = measured(arms(
@@ -50,12 +49,12 @@ fn shared_levels_are_named() {
         ]
     );
     let text = of_arms(&recording, &[], 200).unwrap();
-    let told: BTreeSet<&str> = text.lines().collect();
-    assert_eq!((told.len(), text.lines().count()), (3, 3), "{text}");
+    let lines: BTreeSet<&str> = text.lines().collect();
+    assert_eq!((lines.len(), text.lines().count()), (3, 3), "{text}");
 }
 
-/// Check that rules are called by their text, whatever its lines, and that what comes with
-/// them by default is not told.
+/// Check that rules are labelled by their text, whatever its lines, and that their defaults
+/// are left out.
 #[test]
 fn rules_are_one_level() {
     let recording = measured(arms(
@@ -73,8 +72,8 @@ fn rules_are_one_level() {
     );
 }
 
-/// Check that modules are called by their files, wherever these are, and that two of one name are
-/// told to differ.
+/// Check that modules are labelled by their files, wherever these are, and that two of one name
+/// are marked as different.
 #[test]
 fn modules_are_called_by_their_files() {
     let recording = measured(arms(
@@ -100,8 +99,8 @@ fn modules_are_called_by_their_files() {
     assert_eq!(differing[0].2, "usbnet.ko (another file)");
 }
 
-/// A set of arms such as an experiment may have: some that nothing but their names tells
-/// apart, some with long or odd levels.
+/// A set of arms that an experiment may have: some distinguished only by their names,
+/// some with long or odd levels.
 fn any_arms(random: &mut Random) -> Vec<Arm> {
     let mut pick = |of: &[&str]| of[random.below(of.len() as u64) as usize].to_string();
     let count = 2 + pick(&["0", "2", "4", "7"]).parse::<usize>().unwrap();
@@ -133,18 +132,18 @@ fn any_arms(random: &mut Random) -> Vec<Arm> {
         .collect()
 }
 
-/// Check that of any arms no two sentences of one output are about the same in words, within
+/// Check that no two sentences of one output have the same subject in words, whatever the arms, within
 /// a recording and between two.
 #[test]
 fn no_two_are_equal() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut within, mut between) = (0, 0);
-    let unequal = |told: Vec<String>| {
-        let names: BTreeSet<&String> = told.iter().collect();
-        assert_eq!(names.len(), told.len(), "{told:#?}");
+    let unequal = |texts: Vec<String>| {
+        let names: BTreeSet<&String> = texts.iter().collect();
+        assert_eq!(names.len(), texts.len(), "{texts:#?}");
         let plain = |t: &String| t.chars().all(|c| !c.is_control()) && t.chars().count() < 300;
-        assert!(told.iter().all(plain), "{told:?}");
-        told.len()
+        assert!(texts.iter().all(plain), "{texts:?}");
+        texts.len()
     };
     for _ in 0..300 {
         let (a, b) = (measured(any_arms(&mut random)), measured(any_arms(&mut random)));
@@ -159,13 +158,13 @@ fn no_two_are_equal() {
             between += unequal(diff.classes.iter().map(subject).collect());
             unequal(diff.unpaired.clone());
         }
-        let told = of_arms(&a, &[Direction::Tx], 1_000).unwrap_or_default();
-        unequal(told.lines().map(String::from).collect());
+        let texts = of_arms(&a, &[Direction::Tx], 1_000).unwrap_or_default();
+        unequal(texts.lines().map(String::from).collect());
     }
     assert!(within > 300 && between > 300, "{within} {between}");
 }
 
-/// Check that settings that could act in neither arm are said to be such, with a difference
+/// Check that settings that could act in neither arm are reported as such, with a difference
 /// and without, and that one that could act in either is not.
 #[test]
 fn settings_that_could_not_act() {
@@ -176,17 +175,17 @@ fn settings_that_could_not_act() {
         let inert = &mut recording.notes_of(arm).inert;
         inert.insert("offload.gro".into(), why.into());
     };
-    let told = |recording: &Recording| of_arms(recording, &[], 400).unwrap();
+    let sentences = |recording: &Recording| of_arms(recording, &[], 400).unwrap();
     let mut recording = measured(arms(gro));
     assert_eq!(
-        told(&recording),
+        sentences(&recording),
         "UDP send (offload.gro on → off): 100 instructions per packet, no difference\n"
     );
     note(&mut recording, "gro=on");
-    assert!(!told(&recording).contains("could not act"));
+    assert!(!sentences(&recording).contains("could not act"));
     note(&mut recording, "gro=off");
     assert_eq!(
-        told(&recording),
+        sentences(&recording),
         "UDP send (offload.gro on → off): 100 instructions per packet, no difference; gro could not \
          act: one packet at a time leaves nothing to merge\n"
     );
@@ -215,14 +214,14 @@ fn settings_that_could_not_act() {
     build.each(1, "udp_send/napi_gro", 22);
     note(&mut build.0, "gro=on");
     note(&mut build.0, "gro=off");
-    let text = told(&build.0);
+    let text = sentences(&build.0);
     assert!(
         text.contains("+22") && text.contains("the difference is what having it costs"),
         "{text}"
     );
     assert!(!text.contains("could not act"), "{text}");
-    // Beside a setting that could act, the difference may be that one's.
+    // With another setting that could act, the difference may be due to that one.
     build.0.arms[1].size_bytes = 20;
-    let text = told(&build.0);
+    let text = sentences(&build.0);
     assert!(text.contains("could not act") && !text.contains("what having it costs"), "{text}");
 }

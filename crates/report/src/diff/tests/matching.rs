@@ -8,8 +8,8 @@ use crate::diff::Verdict;
 use crate::diff::arms::{ArmPair, Pairs, pair, pair_within};
 use crate::diff::sentence::sentence;
 
-/// Check that a clone's other suffix is the same function, of which the name is
-/// told, and that a module built in is, too.
+/// Check that a clone with another suffix is the same function, with its former name
+/// reported, and so is a function of a module that is built in.
 #[test]
 fn clones_are_the_same_function() {
     let before = Build::send(
@@ -44,7 +44,7 @@ fn clones_are_the_same_function() {
     );
 }
 
-/// Check that a part whose whole is still there is not taken for the whole.
+/// Check that a compiler's part of a function is not taken for the whole that is still there.
 #[test]
 fn a_part_is_not_the_whole() {
     let before = Build::send("6.1", &[("send", 10), ("send/core", 50), ("send/core/core.cold", 9)]);
@@ -68,8 +68,8 @@ const RENAMED: [(&str, u64); 5] = [
     ("send/old_route/lock", 6),
 ];
 
-/// Check that a function at the same place, of a like cost, is the same by another
-/// name, and so are two of which one calls the other.
+/// Check that a function at the same place with a similar cost is the same by another
+/// name, and so are two if one calls the other.
 #[test]
 fn renamed_functions() {
     let before = Build::send("6.1", &RENAMED);
@@ -95,8 +95,8 @@ fn renamed_functions() {
     assert_eq!(counted(class).total.delta().value(), 1.0);
 }
 
-/// Check that two functions are not held to be one: in one kernel, under another
-/// caller, at another cost or number of calls, or if a third would fit as well.
+/// Check that two functions are not joined: in one kernel, under another caller, at
+/// another cost or number of calls, or if a third would fit, too.
 #[test]
 fn not_renamed() {
     let before = Build::send("6.1", &[("send", 10), ("send/old", 80), ("send/other", 5)]);
@@ -121,8 +121,8 @@ fn not_renamed() {
     assert!(diff.functions.joints.iter().all(|j| j.was.is_none()));
 }
 
-/// Check that a function inlined into its caller is told as moved, and one taken
-/// out of it as well.
+/// Check that a function inlined into its caller is reported as moved, and so is one
+/// taken out of it.
 #[test]
 fn inlined_and_taken_out() {
     let with = Build::send("6.1", &[("send", 10), ("send/core", 100), ("send/core/helper", 40)]);
@@ -137,7 +137,7 @@ fn inlined_and_taken_out() {
         ("helper".into(), "core".into(), 40.0)
     );
     assert_eq!(moved.why, "inlined into core: helper is gone, and core grew by 33");
-    // It is not told again as a call that went.
+    // It is not reported again as a call that is gone.
     assert!(counted(class).branches.is_empty());
     let taken = diff(&without, &with);
     let moved = &counted(&taken.classes[0]).moves[0];
@@ -148,7 +148,7 @@ fn inlined_and_taken_out() {
     assert!(moved.why.starts_with("taken out of core"), "{moved:?}");
 }
 
-/// Check that two that were inlined into one are told apart, and that a chain is
+/// Check that two functions inlined into one are distinguished, and that a chain is
 /// part of the nearest caller that is left.
 #[test]
 fn several_inlined_into_one() {
@@ -164,8 +164,8 @@ fn several_inlined_into_one() {
     assert_eq!(amounts, [20.0, 30.0]);
 }
 
-/// Check that what is gone is not called inlined where its caller did not grow, or
-/// grew by something else, or where the kernel is the same.
+/// Check that a function that is gone is not called inlined where its caller did not
+/// grow, or grew by something else, or where the kernel is the same.
 #[test]
 fn not_inlined() {
     let before = Build::send("6.1", &[("send", 100), ("send/helper", 40)]);
@@ -177,8 +177,8 @@ fn not_inlined() {
     }
 }
 
-/// Check that cost which went between two functions of one caller is told as
-/// moved, and not where their caller got dearer.
+/// Check that cost that moved between two functions of one caller is reported as
+/// such, except where their caller got more expensive.
 #[test]
 fn moved_between_siblings() {
     let before = Build::send("6.1", &[("send", 10), ("send/a", 80), ("send/b", 20)]);
@@ -199,7 +199,7 @@ fn moved_between_siblings() {
     assert!(counted(&diff(&before, &after).classes[0]).moves.is_empty());
 }
 
-/// Check that cost which went from a function to one that it calls is told so.
+/// Check that cost that moved from a function to its callee is reported as such.
 #[test]
 fn moved_to_a_callee() {
     let before = Build::send("6.1", &[("send", 10), ("send/a", 80), ("send/a/b", 20)]);
@@ -208,7 +208,7 @@ fn moved_to_a_callee() {
     assert!(counted(&diff.classes[0]).moves[0].why.starts_with("a with all below it"));
 }
 
-/// Check that a call that one side alone makes is told once, at its top, with all
+/// Check that a call that one side alone makes is reported once, at its top, with all
 /// that is below it.
 #[test]
 fn branches() {
@@ -221,7 +221,7 @@ fn branches() {
     assert_eq!(branch.calls.delta().value(), -1.0);
 }
 
-/// Check how arms find each other: by name, alone, by what they send, and not.
+/// Check how arms are paired: by name, alone, by what they send, and not at all.
 #[test]
 fn arms_are_paired() {
     let arms = |names: &[(&str, Proto)]| names.iter().map(|(n, p)| arm(n, *p)).collect::<Vec<_>>();
@@ -242,7 +242,7 @@ fn arms_are_paired() {
         pairs(&[("udp k=1", Udp), ("tcp k=1", Tcp)], &[("udp k=2", Udp), ("raw k=2", Raw)]),
         (vec![(0, 0)], vec![1], vec![1])
     );
-    // Which of two it would be is not guessed.
+    // No guess between two candidates.
     assert_eq!(
         pairs(&[("a", Udp), ("b", Udp)], &[("c", Udp), ("d", Udp)]),
         (vec![], vec![0, 1], vec![0, 1])
@@ -287,7 +287,7 @@ fn kernels_by_arm() {
     assert_eq!(diff.differences[0].to_string(), "kernel: debian → other");
 }
 
-/// Check that an arm which one side alone has is told, and that a direction counts as 0 on the other.
+/// Check that an arm of one side alone is reported, and that a direction counts as 0 on the other.
 #[test]
 fn one_side_only() {
     let before = Build::with("6.1", vec![arm("udp", Proto::Udp), arm("tcp", Proto::Tcp)], 5);

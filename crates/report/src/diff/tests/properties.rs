@@ -1,11 +1,11 @@
-//! What holds of every comparison, on random recordings.
+//! Properties of every comparison, on random recordings.
 
 use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::recording::Recording;
 
 use super::build::{Build, RX, arm, counted, diff, verdict};
 use crate::diff::exact::Delta;
-use crate::diff::{Diff, Row, Verdict};
+use crate::diff::{Diff, DiffRow, Verdict};
 
 /// Small random numbers, the same in every run (xorshift).
 pub(super) struct Random(pub(super) u64);
@@ -69,8 +69,8 @@ fn sum(deltas: impl Iterator<Item = Delta>, total: Delta) -> Delta {
     deltas.fold(total.none(), |sum, d| sum.plus(&d))
 }
 
-/// Check that the changes of functions add up to that of the class, to the
-/// instruction; and so do those of layers, of contexts, of each context's
+/// Check that the changes of functions add up to the class's change, to the
+/// instruction, and so do the changes of layers, of contexts, of each context's
 /// functions, and of the trees' nodes.
 #[test]
 fn changes_add_up() {
@@ -79,7 +79,7 @@ fn changes_add_up() {
             let total = counted(class).total.delta();
             let functions = class.counts().map(|(f, _)| f.own.delta());
             assert_eq!(sum(functions, total), total);
-            let of = |row: &Row| row.judged.exactly().unwrap().delta();
+            let of = |row: &DiffRow| row.judged.exactly().unwrap().delta();
             assert_eq!(sum(class.layers.iter().map(of), total), total);
             assert_eq!(sum(class.contexts.iter().map(of), total), total);
             for row in &class.contexts {
@@ -88,8 +88,8 @@ fn changes_add_up() {
                     of_context.filter(|c| c.0.to_string() == row.name).map(|c| c.1[1].delta());
                 assert_eq!(sum(of_context, total), of(row));
             }
-            let told = class.changed().into_iter().map(of);
-            assert_eq!(sum(told, total).plus(&class.unsure().unwrap().1), total);
+            let changed = class.changed().into_iter().map(of);
+            assert_eq!(sum(changed, total).plus(&class.unsure().unwrap().1), total);
             let roots = class.trees.iter().flat_map(|t| &t.nodes).filter(|n| n.parent.is_none());
             let (before, after) =
                 roots.fold((0, 0), |(b, a), n| (b + n.inclusive_before, a + n.inclusive_after));
@@ -126,19 +126,19 @@ fn opposite(verdict: Verdict) -> Verdict {
     }
 }
 
-/// Check that the other way round everything is the opposite.
+/// Check that swapping the sides gives the opposite everywhere.
 #[test]
 fn the_other_way_round() {
-    type Told = Vec<(String, String, i128, String)>;
-    let told = |diff: &Diff<'_>, turned: bool| -> Told {
-        let mut told = Told::new();
+    type RowFields = Vec<(String, String, i128, String)>;
+    let rows = |diff: &Diff<'_>, turned: bool| -> RowFields {
+        let mut rows = RowFields::new();
         for class in &diff.classes {
             let mut add = |what: String, delta: Delta, verdict: Verdict| {
                 let (numerator, verdict) = match turned {
                     true => (-delta.numerator, opposite(verdict)),
                     false => (delta.numerator, verdict),
                 };
-                told.push((class.class(), what, numerator, format!("{verdict:?}")));
+                rows.push((class.class(), what, numerator, format!("{verdict:?}")));
             };
             add("all".into(), counted(class).total.delta(), counted(class).verdict);
             for (function, row) in class.counts() {
@@ -146,7 +146,7 @@ fn the_other_way_round() {
                 let module = joint.module.as_deref();
                 let (was, is) = (joint.was.as_ref().unwrap_or(&joint.name), &joint.name);
                 let (one, other) = if turned { (is, was) } else { (was, is) };
-                // Of a function on both sides the module after is known alone.
+                // For a function on both sides only the module after is known.
                 let module = match joint.status() {
                     "both" => None,
                     _ => module,
@@ -155,10 +155,10 @@ fn the_other_way_round() {
                 add(name, function.own.delta(), verdict(row));
             }
         }
-        told.sort();
-        told
+        rows.sort();
+        rows
     };
-    each(|a, b| assert_eq!(told(&diff(a, b), false), told(&diff(b, a), true)));
+    each(|a, b| assert_eq!(rows(&diff(a, b), false), rows(&diff(b, a), true)));
 }
 
 /// Check that every rendering of anything ends, and none has a control character.

@@ -1,4 +1,4 @@
-//! Every rendering of one comparison that has something of everything.
+//! Every rendering of one comparison that has every kind of change.
 
 use std::path::Path;
 
@@ -25,9 +25,9 @@ fn check(name: &str, text: &str) {
     golden(&path, &text);
 }
 
-/// UDP sent and received, TCP sent. After: `gate` is dearer, `helper` inlined into
-/// `ip_output`, `old_name` renamed, `clone.isra.0` named anew, a route no longer
-/// looked up, and one block has something once. Receiving varies.
+/// UDP sent and received, TCP sent. After: `gate` costs more, `helper` is inlined into
+/// `ip_output`, `old_name` and `clone.isra.0` have new names, a route is no longer
+/// looked up, and one block is an outlier. Receiving varies.
 fn sides() -> (Recording, Recording) {
     let long = "x".repeat(LONG_LETTERS);
     let make = |kernel: &str, after: bool| {
@@ -94,8 +94,8 @@ fn terminals() {
     }
 }
 
-/// Check that of one layer only its functions are shown, and of few, the rest is
-/// summed up.
+/// Check that a layer's view has only its functions, and that with few functions
+/// shown the rest is summed up.
 #[test]
 fn terminal_of_a_layer_and_few() {
     let (before, after) = sides();
@@ -179,7 +179,7 @@ fn arms_of_one_recording() {
     assert_eq!(of_arms(&one, &[], 100), None);
 }
 
-/// Check that of hundreds of arms those that differ are told, and the others
+/// Check that with hundreds of arms those that differ are listed, and the others
 /// counted.
 #[test]
 fn many_arms() {
@@ -200,8 +200,8 @@ fn many_arms() {
     );
 }
 
-/// Check that a name of 10,000 letters and an arm's name of HTML are tamed where
-/// arms are told apart.
+/// Check that a name of 10,000 letters and an arm's name of HTML are tamed in labels
+/// of arms.
 #[test]
 fn hostile_arms() {
     let mut arms = vec![arm(HTML, Proto::Udp), arm(CONTROL, Proto::Udp)];

@@ -1,4 +1,4 @@
-//! Blocks, verdicts and sentences, on the smallest trees that they are about.
+//! Blocks, verdicts and sentences, on the smallest possible trees.
 
 use netplumb_model::class::{Context, Direction};
 
@@ -9,10 +9,10 @@ use crate::diff::sentence::{Style, html, sentence, signed};
 
 fn spread(sums: &[u64]) -> Spread {
     let each = |sum: &u64| PerPacket { sum: *sum, packets: PACKETS };
-    Spread::of(sums.iter().map(each).collect()).unwrap()
+    Spread::from_blocks(sums.iter().map(each).collect()).unwrap()
 }
 
-/// Check what counts as the range of some blocks, and which of them stand apart.
+/// Check the range of some blocks, and which of them are outliers.
 #[test]
 fn spreads() {
     let odd = spread(&[169, 100, 100, 100, 100]);
@@ -21,13 +21,13 @@ fn spreads() {
     let two = spread(&[169, 100, 100, 100, 101]);
     assert!(!two.exact());
     assert_eq!((two.low.sum, two.high.sum, two.odd), (100, 169, vec![]));
-    // Of three blocks none can be held to be the odd one.
+    // With three blocks there is no odd one.
     assert!(spread(&[100, 100, 169]).odd.is_empty());
     assert!(spread(&[100]).exact());
     // 100 of 200 packets is 50 of 100.
     let each = |sum, packets| PerPacket { sum, packets };
-    assert!(Spread::of(vec![each(100, 200), each(50, 100)]).unwrap().exact());
-    assert!(Spread::of(vec![]).is_none());
+    assert!(Spread::from_blocks(vec![each(100, 200), each(50, 100)]).unwrap().exact());
+    assert!(Spread::from_blocks(vec![]).is_none());
 }
 
 /// Check when two sides are apart: never by an odd block, never within a range,
@@ -59,7 +59,7 @@ fn deltas() {
     assert_eq!(signed(&Delta::between(each(1_300, 1), each(66, 1))), "-1,234");
     assert_eq!(signed(&Delta::between(each(0, 1_000), each(1, 1_000))), "+<0.01");
     assert_eq!(signed(&Delta::between(each(0, 8), each(100, 8))), "+12.5");
-    // What can't be held is the most that can.
+    // A value beyond the type saturates.
     let most = Delta::between(each(0, u64::MAX), each(u64::MAX, 1));
     assert_eq!(most.numerator, i128::MAX);
     assert!(Delta::between(each(0, 10), each(9, 10)).below(1));
@@ -67,7 +67,7 @@ fn deltas() {
 }
 
 /// Check that a block in which something happened once neither makes a change nor
-/// hides one, and that it is told.
+/// hides one, and that it is reported.
 #[test]
 fn a_block_that_stands_apart() {
     let plain = Build::send("6.1", &[("send", 100), ("send/core", 50)]);
@@ -91,8 +91,8 @@ fn a_block_that_stands_apart() {
     );
 }
 
-/// Check that where blocks differ a change within their range is none, one beyond
-/// it is, and one in a function that does not vary is seen all the same.
+/// Check that where blocks differ a change within their range does not count, one
+/// beyond it does, and one in a function that does not vary is seen all the same.
 #[test]
 fn blocks_that_differ() {
     let make = |core: u64, refills: [u64; 5]| {
@@ -126,7 +126,7 @@ fn blocks_that_differ() {
     );
 }
 
-/// Check that what is less than an instruction in every packet is no difference.
+/// Check that less than one instruction per packet is no difference.
 #[test]
 fn now_and_then() {
     let mut before = Build(Build::send("6.1", &[("send", 100)]));
@@ -143,7 +143,7 @@ fn now_and_then() {
     );
 }
 
-/// Check every way to say where a change is.
+/// Check every wording of a change's place.
 #[test]
 fn places() {
     let before: Vec<(String, u64)> = (0..8).map(|n| (format!("send/f{n}"), 100)).collect();
@@ -183,7 +183,7 @@ fn places() {
     }
 }
 
-/// Check that contexts are told apart, and that a change in one is not one in the
+/// Check that contexts are separate, and that a change in one is not one in the
 /// other.
 #[test]
 fn contexts() {
@@ -215,8 +215,8 @@ fn markdown_is_escaped() {
     assert_eq!(html("<a> & \"b\""), "&lt;a&gt; &amp; &quot;b&quot;");
 }
 
-/// Check that what boots of the same differ by is no change, and that more than
-/// that is one.
+/// Check that a difference as between boots of the same system is no change, and
+/// that a larger one is.
 #[test]
 fn by_luck() {
     let make = |insns| Build::send("6.1", &[("send", 100), ("send/tcp_ack_update_rtt", insns)]);
@@ -228,7 +228,7 @@ fn by_luck() {
         "UDP send: 180 to 183 instructions per packet, no difference beyond what differs between boots (+3)"
     );
     assert_eq!(counted(&diff(&before, &more).classes[0]).verdict, Verdict::Worse);
-    // Beside a change it is told apart from that.
+    // It is distinguished from a real change.
     let with = |insns, core| {
         let paths = [("send", core), ("send/tcp_ack_update_rtt", insns)];
         Build::send("6.1", &paths)

@@ -9,9 +9,9 @@ use crate::diff::exact::Delta;
 use crate::diff::sentence::{sentence, signed, signed_parts};
 use crate::diff::{ClassDiff, Sides, compare};
 
-/// Check that implementations of one function, of which either kernel or CPU has others, are
-/// one, that a jump from one to the other is no call, and that what allocates is itself with its
-/// tag.
+/// Check that implementations of one function that differ between kernels or CPUs are one
+/// function, that a jump from one to the other is no call, and that a tagged allocator is
+/// the same function.
 #[test]
 fn one_function_by_several_names() {
     let before = Build::send(
@@ -39,19 +39,19 @@ fn one_function_by_several_names() {
         assert_eq!(class.changed().len(), 2);
         assert_eq!(counted(class).total.delta().value(), 120.0 * sign);
     }
-    // Where both sides ran the same ones, they are told apart.
+    // Where both sides ran the same ones, they stay separate.
     let diff = diff(&after, &after);
     assert_eq!(change(&diff.classes[0], "memset_orig").own.delta().size(), 0);
 }
 
-/// What a class's functions changed by, by name.
+/// The changes of a class's functions, by name.
 fn changes(class: &ClassDiff) -> Vec<(String, Delta)> {
     let counts = class.counts();
     counts.map(|(f, row)| (row.name.clone(), f.own.delta())).collect()
 }
 
-/// UDP and TCP on some kernels, each with a function that the next kernel calls otherwise, and
-/// has inlined where TCP sends.
+/// UDP and TCP on some kernels, each with a function that the next kernel renames, and has inlined
+/// where TCP sends.
 fn kernels(releases: &[&str]) -> Recording {
     let mut arms = Vec::new();
     for release in releases {
@@ -92,7 +92,7 @@ fn one_answer_however_it_is_asked() {
     let sides = Sides { before: &old, after: &new, before_name: "a", after_name: "b" };
     let one_way = compare(sides, &all, &[Direction::Tx]);
     let expected = changes(&alone.classes[0]);
-    // Here it is seen to be the same, though TCP has inlined it.
+    // Here it is recognized as the same, though TCP has inlined it.
     assert!(expected.iter().all(|(_, delta)| delta.size() == 0), "{expected:?}");
     for diff in [&two_files, &one_file, &one_way] {
         assert_eq!(changes(&diff.classes[0]), expected);
@@ -101,8 +101,8 @@ fn one_answer_however_it_is_asked() {
     assert_eq!(changes(&tcp.classes[0]), changes(&two_files.classes[1]));
 }
 
-/// Check that the parts that a sentence names add up to its whole, what is too small to tell
-/// with them.
+/// Check that the parts that a sentence names add up to its whole, including parts too small to
+/// judge.
 #[test]
 fn parts_of_a_sentence_add_up() {
     let before = Build::send("6.1", &[("send", 500), ("send/core", 400), ("send/kfree", 30)]);
@@ -115,7 +115,7 @@ fn parts_of_a_sentence_add_up() {
     );
 }
 
-/// Check that parts are so rounded that they add up as they are shown.
+/// Check that parts are rounded so that they add up as shown.
 #[test]
 fn rounded_parts_add_up() {
     let shown = |text: &str| text.replace(',', "").parse::<f64>().unwrap();
@@ -123,11 +123,11 @@ fn rounded_parts_add_up() {
         for parts in [[100, -107, 0], [40_000, -71_234, 11], [1, 1, 1], [-5, 12_345, 678]] {
             let delta = |numerator| Delta { numerator, denominator };
             let whole = delta(parts.iter().sum());
-            let told = signed_parts(&whole, &parts.map(delta));
-            let sum: f64 = told.iter().map(|t| shown(t)).sum();
+            let texts = signed_parts(&whole, &parts.map(delta));
+            let sum: f64 = texts.iter().map(|t| shown(t)).sum();
             if whole.value().abs() >= 0.005 {
                 let text = signed(&whole);
-                assert!((sum - shown(&text)).abs() < 1e-6, "{told:?} of {text}");
+                assert!((sum - shown(&text)).abs() < 1e-6, "{texts:?} of {text}");
             }
         }
     }

@@ -49,8 +49,8 @@ arm = "after"
 against = "before"
 "#;
 
-/// Check that each comparison below a function is one view, of that function alone, whose arms are
-/// those of the claim; and that a file has all views by their names.
+/// Check that each comparison below a function is one view, of that function alone, with the
+/// claim's arms; and that a file has all views by their names.
 #[test]
 fn what_claims_compare_is_a_view() {
     let arms = vec![arm("before", Proto::Udp), arm("after", Proto::Udp)];

@@ -1,15 +1,15 @@
-//! All classes of an arm together, and what a change of the kernel and a seed may be mistaken for.
+//! All classes of an arm together, and effects of placement and seeds that look like changes.
 
 use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::code::{FunctionCode, Instruction};
-use netplumb_model::recording::{Made, MadeBy, Recording};
+use netplumb_model::recording::{Derivation, MadeBy, Recording};
 
 use super::build::{Build, PACKETS, RX, arm, counted, diff, row};
 use crate::analysis::classes;
 use crate::diff::sentence::sentence;
 use crate::diff::{Diff, Verdict, csv, json, markdown};
 
-/// A router's work for a segment and its acknowledgement, each of so many instructions, and the receiver's.
+/// A router's work for a segment and its acknowledgement, in instructions each, and the receiver's.
 fn routed(forward: u64, receive: u64) -> Recording {
     let mut build = Build::with("6.1", vec![arm("tcp", Proto::Tcp)], 5);
     for block in 0..5 {
@@ -70,7 +70,7 @@ fn a_class_of_one_side() {
     assert!(!worse(&found));
     assert!(worse(&diff(&after, &before)));
     assert!(csv(&found, None).lines().count() > 3);
-    // With all classes on both sides, each is judged.
+    // Where both sides have all classes, each is judged.
     assert!(worse(&diff(&routed(1_000, 1_000), &routed(300, 1_640))));
 }
 
@@ -120,7 +120,7 @@ fn placement() {
     let text = crate::diff::terminal::render(&found, &crate::view::View::default());
     assert!(text.contains("same code in both kernels"), "{text}");
     assert!(json::render(&found).contains("\"only_placement\": true"));
-    // On one kernel it is what it is.
+    // On one kernel it is a change like any other.
     let same =
         diff(&of_kernel("6.1", 500, 1_000, 1), &of_kernel("6.1", 500, 1_080, 1)).classes.len();
     assert_eq!(same, 2);
@@ -128,13 +128,13 @@ fn placement() {
     assert!(worse(&diff(&before, &after)));
 }
 
-/// Three seeds of one arm, with what receiving costs under each.
+/// Three seeds of one arm, with the cost of receiving under each.
 fn seeded(kernel: &str, costs: [u64; 3]) -> Recording {
     let mut arms = vec![arm("tcp", Proto::Tcp)];
     for seed in ["2", "3"] {
         let mut repeat = arm(&format!("tcp seed={seed}"), Proto::Tcp);
         repeat.knobs.insert("seed".into(), seed.into());
-        repeat.made = Some(Made { from: "tcp".into(), by: MadeBy::Seed });
+        repeat.made = Some(Derivation { from: "tcp".into(), by: MadeBy::Seed });
         arms.push(repeat);
     }
     let mut build = Build::with(kernel, arms, 5);
@@ -144,7 +144,7 @@ fn seeded(kernel: &str, costs: [u64; 3]) -> Recording {
     build.0
 }
 
-/// Check that seeds are told once, with their median, and that a change within what they make is no difference.
+/// Check that seeds are reported once, with their median, and that a change within their range is no difference.
 #[test]
 fn several_seeds() {
     let before = seeded("6.1-a", [5_704, 5_771, 5_720]);

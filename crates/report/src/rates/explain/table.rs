@@ -11,11 +11,11 @@ use crate::scalars::of_run;
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
 
-/// Paths beside each other in a table.
+/// The most paths beside each other in a table.
 const BESIDE: usize = 7;
-/// Other work that is listed by name.
+/// The most other work that is listed by name.
 const OTHERS: usize = 5;
-/// Functions of a difference that are listed by name.
+/// The most functions of a difference that are listed by name.
 const TOLD: usize = 8;
 /// Names of arms and functions are cut to this.
 const NAME_LIMIT: usize = 60;
@@ -38,8 +38,8 @@ fn signed(value: f64) -> String {
     }
 }
 
-/// What was counted and sampled for a terminal, of the first paths or of all; nothing if
-/// nothing was.
+/// Counted and sampled costs for a terminal, of the first paths or of all; empty without
+/// any.
 pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
     let paths = explained(recording);
     [Unit::Instructions, Unit::Nanoseconds]
@@ -84,8 +84,8 @@ fn of_unit(
         out.push_str(&continued(&text, 4, columns));
         out.push('\n');
     };
-    let told: Vec<Explained> = shown.iter().map(|p| (*p).clone()).collect();
-    for sentence in sentences_of(&told) {
+    let explained: Vec<Explained> = shown.iter().map(|p| (*p).clone()).collect();
+    for sentence in sentences_of(&explained) {
         line(format!("  {sentence}"));
     }
     if more > 0 {
@@ -123,7 +123,7 @@ fn of_unit(
     out
 }
 
-/// What the figures of a unit are, and where they are from.
+/// The meaning of a unit's figures, and their source.
 pub(crate) fn heading(recording: &Recording, unit: Unit) -> String {
     let fact = |key: &str| {
         let value = recording.environment.get(key);
@@ -155,11 +155,11 @@ fn sentences_of(paths: &[Explained]) -> Vec<String> {
 }
 
 fn sentence(difference: Difference) -> String {
-    // What may be chance is not told by name.
+    // Functions that differ by chance are not named.
     let (sure, unsure): (Vec<_>, Vec<_>) =
         (difference.functions.iter()).partition(|part| part.more.abs() > part.uncertainty);
-    let (told, rest) = sure.split_at(TOLD.min(sure.len()));
-    let mut words: Vec<String> = told
+    let (named, rest) = sure.split_at(TOLD.min(sure.len()));
+    let mut words: Vec<String> = named
         .iter()
         .map(|part| {
             let name = printable(&part.name, NAME_LIMIT);
@@ -191,17 +191,17 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
     }
     let mut layers: Vec<(&str, f64)> = layers.into_iter().collect();
     layers.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    /// What a row is of, and its figure of each path.
-    type Row = (String, Vec<Option<f64>>);
+    /// The name of a row, and its figure for each path.
+    type PathsRow = (String, Vec<Option<f64>>);
     let mut all =
-        vec![Column::text("", |(name, _): &Row| name.clone()).letters(NAME_LIMIT).people(0)];
+        vec![Column::text("", |(name, _): &PathsRow| name.clone()).letters(NAME_LIMIT).people(0)];
     all.extend(paths.iter().enumerate().map(|(n, path)| {
-        Column::figure(printable(&path.path, NAME_LIMIT), move |(_, of): &Row| {
+        Column::figure(printable(&path.path, NAME_LIMIT), move |(_, of): &PathsRow| {
             of[n].map_or(Value::Missing, |value| Value::Told(figure(value), Some(value)))
         })
         .people(1)
     }));
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<PathsRow> = Vec::new();
     let mut row = |name: &str, of: &dyn Fn(&Explained) -> Option<f64>| {
         rows.push((name.into(), paths.iter().map(|p| of(p)).collect()));
     };
@@ -249,7 +249,7 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
         row("  of the generator alone", &|p| p.generator_ns);
     }
     let table = Table::new(all, rows).flush();
-    table.terminal(Room::of(columns, NAME_LIMIT))
+    table.terminal(Room::new(columns, NAME_LIMIT))
 }
 
 /// What ran beside the packets, the most of it by name.

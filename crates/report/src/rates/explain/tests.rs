@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{CpuUse, Measured, Other};
+use netplumb_model::bench::{BlockRates, CpuUse, Other};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
-use netplumb_model::quantity::Item;
+use netplumb_model::quantity::FigureKey;
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
 use netplumb_model::timing::{CPU_TIME, PERIOD};
 
@@ -90,7 +90,7 @@ fn recording() -> Recording {
     recording
 }
 
-/// Check that the path's own work is told apart from the generator's and from nobody's, and
+/// Check that the path's work is kept apart from the generator's and from unattributed work, and
 /// that programs have the names of their sources.
 #[test]
 fn what_a_packet_costs() {
@@ -99,8 +99,8 @@ fn what_a_packet_costs() {
         panic!("{all:#?}");
     };
     assert_eq!((xdp.path.as_str(), xdp.packets, xdp.handled), ("xdp", 20, 20));
-    let told = [xdp.own, xdp.generator, xdp.other, xdp.user];
-    assert_eq!(told, [12.0, 50.0, 7.0, 4.0]);
+    let parts = [xdp.own, xdp.generator, xdp.other, xdp.user];
+    assert_eq!(parts, [12.0, 50.0, 7.0, 4.0]);
     assert_eq!(xdp.own_of_blocks, [12.0, 12.0]);
     assert_eq!(xdp.layers, [("bpf".into(), 2.0), ("driver".into(), 10.0)].into());
     assert_eq!(xdp.functions[1].name, "xdp_drop");
@@ -110,7 +110,7 @@ fn what_a_packet_costs() {
     assert_eq!(short("bpf_prog_run_xdp"), "bpf_prog_run_xdp");
 }
 
-/// Check that the difference to the cheapest path is the sum of that of the functions.
+/// Check that the difference to the cheapest path is the sum of the functions' differences.
 #[test]
 fn what_makes_the_difference() {
     let found = differences(&explained(&recording()));
@@ -125,8 +125,8 @@ fn what_makes_the_difference() {
     assert!(differences(&[]).is_empty());
 }
 
-/// Check that samples are nanoseconds, beside the count of instructions, and that what may
-/// be chance is not told by name.
+/// Check that samples are nanoseconds, beside the count of instructions, and that functions
+/// that differ by chance are not named.
 #[test]
 fn where_the_nanoseconds_went() {
     let mut recording = recording();
@@ -137,7 +137,7 @@ fn where_the_nanoseconds_went() {
     let period_ns = 500_000;
     let kernel = env::KERNEL.into();
     recording.environment.insert(kernel, "6.18.0".into());
-    recording.set(&PERIOD, Item::ONLY, period_ns as f64);
+    recording.set(&PERIOD, FigureKey::ONLY, period_ns as f64);
     let dpdk = recording.arms.iter().position(|a| a.name.starts_with("dpdk"));
     let failed = &mut recording.notes_of(dpdk.unwrap()).failed;
     *failed = BTreeMap::from([("samples".into(), "no testpmd".into())]);
@@ -164,7 +164,7 @@ fn where_the_nanoseconds_went() {
     ] {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
-    // Of one sample, there may as well have been three.
+    // One sample could easily have been three.
     for cost in recording.costs.iter_mut().filter(|c| c.node == DROP) {
         (cost.calls, cost.own) = (1, period_ns);
     }
@@ -174,14 +174,14 @@ fn where_the_nanoseconds_went() {
     assert!(csv.contains(",60.000\n") || csv.contains(",50.500\n"), "{csv}");
 }
 
-/// A path that was sampled in one window of a second on two CPUs: a million packets, 300 ns
-/// of the path's, 150 of the generator's, 1,250 of others', by samples of half a millisecond.
+/// A path sampled in one window of a second on two CPUs: a million packets, 300 ns of the
+/// path's own, 150 of the generator's, 1,250 of others, by samples of half a millisecond.
 fn sampled() -> Recording {
     let mut recording = recording();
     recording.arms.truncate(1);
     let kernel = env::KERNEL.into();
     recording.environment.insert(kernel, "6.18.0".into());
-    recording.set(&PERIOD, Item::ONLY, 500_000.0);
+    recording.set(&PERIOD, FigureKey::ONLY, 500_000.0);
     recording.notes.clear();
     recording.blocks.truncate(1);
     recording.blocks[0].instrument = "samples".into();
@@ -203,7 +203,7 @@ fn sampled() -> Recording {
         (Direction::Rx, softirq, POLL, 500),
         (Direction::Rx, softirq, DROP, 100),
         (Direction::Tx, Context::Task, MAKE, 300),
-        // Below the nodes that say what it was.
+        // Below the nodes that name it.
         (Direction::Other, Context::OtherTask, 5, 2_400),
         (Direction::Other, Context::Hardirq, 7, 100),
     ] {
@@ -218,7 +218,7 @@ fn sampled() -> Recording {
         });
     }
     let busy = |cpu: u32, busy: f64| CpuUse { cpu, busy, ..CpuUse::default() };
-    let measured = Measured {
+    let measured = BlockRates {
         window_ns: 1_000_000_000,
         cpus: vec![busy(0, 0.75), busy(1, 1.0)],
         ..rates::tests::block(1_000_000, 0, None)
@@ -260,7 +260,7 @@ fn the_parts_add_up() {
     assert!(text.contains("make 2 CPUs x wall time"), "{text}");
 }
 
-/// Check that arms that were counted are in no table of rates, and have one of their own.
+/// Check that counted arms are in no table of rates, and have their own table.
 #[test]
 fn apart_from_rates() {
     let recording = recording();

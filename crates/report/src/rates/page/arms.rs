@@ -11,14 +11,14 @@ use crate::rates::columns::{columns, mark, some_lost, state};
 use crate::rates::{ArmRates, bound_share, latency};
 use crate::table::Table;
 
-/// The rates of some arms, and of those that were searched what the search found.
+/// The rates of some arms, and the results of searches for others.
 pub(super) fn rates(arms: &[ArmRates<'_>], searched: &[ArmRates<'_>]) -> PageRates {
     let mut rows: Vec<PageArm> = arms.iter().map(of_arm).collect();
     rows.extend(searched.iter().flat_map(found));
     rows.sort_by(first);
     let mut notes = Notes::default();
     for arm in arms.iter().chain(searched) {
-        notes.of(arm, searched.iter().any(|s| std::ptr::eq(s, arm)));
+        notes.add_arm(arm, searched.iter().any(|s| std::ptr::eq(s, arm)));
     }
     PageRates {
         title: match searched.is_empty() || !arms.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn rates(arms: &[ArmRates<'_>], searched: &[ArmRates<'_>]) -> PageRat
     }
 }
 
-/// What says nothing first, then what lost packets; what could not be here is last.
+/// Invalid arms first, then arms that lost packets; arms that could not run here are last.
 fn first(a: &PageArm, b: &PageArm) -> Ordering {
     let rank = |arm: &PageArm| match arm.state {
         PageArmState::Invalid => 0,
@@ -59,7 +59,7 @@ fn of_arm(arm: &ArmRates<'_>) -> PageArm {
     }
 }
 
-/// What a search found: the interval is between what is carried and what is not.
+/// The result of a search: the interval is between a load that was carried and one that was not.
 fn found(arm: &ArmRates<'_>) -> Vec<PageArm> {
     (arm.goals.iter())
         .map(|goal| {
@@ -98,7 +98,7 @@ fn found(arm: &ArmRates<'_>) -> Vec<PageArm> {
         .collect()
 }
 
-/// Footnotes: what is said of several arms is said once.
+/// Footnotes, each once for all of its arms.
 #[derive(Default)]
 struct Notes {
     all: Vec<PageNote>,
@@ -115,7 +115,7 @@ impl Notes {
         }
     }
 
-    fn of(&mut self, arm: &ArmRates<'_>, searched: bool) {
+    fn add_arm(&mut self, arm: &ArmRates<'_>, searched: bool) {
         let blocks: usize = arm.invalid.values().sum();
         // Trials lose packets on purpose.
         if let (Some(why), false) = (arm.invalid.keys().next(), searched) {
@@ -170,7 +170,7 @@ impl Notes {
     }
 }
 
-/// How long packets took, of those arms that say so.
+/// Latencies, for arms that have them.
 pub(super) fn latencies(arms: &[ArmRates<'_>]) -> Option<PageLatency> {
     let arms: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.latency().is_some()).collect();
     (!arms.is_empty()).then(|| PageLatency {

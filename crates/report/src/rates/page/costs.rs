@@ -1,4 +1,4 @@
-//! What a packet costs along each path, on the page.
+//! The cost of a packet along each path, on the page.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::page::{PageCostPart, PageCosts, PageTable};
 use crate::rates::explain::{Explained, Unit, explained, heading};
 use crate::table::{Column, Table, Value};
 
-/// Functions that the page has; those that cost little on every path are left out.
+/// The most functions on the page; cheap ones on every path are left out.
 const MOST_FUNCTIONS: usize = 300;
 
-/// In instructions, and in nanoseconds: what there is of these.
+/// Costs in instructions and in nanoseconds, as far as there are any.
 pub(super) fn costs(recording: &Recording) -> Vec<PageCosts> {
     let all = explained(recording);
     [Unit::Instructions, Unit::Nanoseconds]
@@ -93,24 +93,24 @@ pub(super) fn part(name: &str, layer: &str, each: Vec<f64>) -> PageCostPart {
 
 /// Layers or functions with a column for each path.
 fn table(functions: bool, paths: &[String], unit: &str, parts: &[PageCostPart]) -> PageTable {
-    type Row<'r> = &'r PageCostPart;
+    type CostRow<'r> = &'r PageCostPart;
     let mut columns = match functions {
         true => vec![
-            Column::code("function", |r: &Row<'_>| Value::Name(r.name.clone(), None))
+            Column::code("function", |r: &CostRow<'_>| Value::Name(r.name.clone(), None))
                 .hint("its symbol")
                 .page("function"),
-            Column::text("layer", |r: &Row<'_>| r.layer.clone())
+            Column::text("layer", |r: &CostRow<'_>| r.layer.clone())
                 .hint("the part of the network stack that it is in")
                 .page("layer"),
         ],
         false => vec![
-            Column::text("layer", |r: &Row<'_>| r.name.clone())
+            Column::text("layer", |r: &CostRow<'_>| r.name.clone())
                 .hint("the part of the network stack, or what is not the path's")
                 .page("layer"),
         ],
     };
     columns.extend(paths.iter().enumerate().map(|(at, path)| {
-        Column::figure(path.clone(), move |r: &Row<'_>| {
+        Column::figure(path.clone(), move |r: &CostRow<'_>| {
             Value::Number(r.each.get(at).copied().unwrap_or(0.0))
         })
         .hint("own cost of each packet along the path")

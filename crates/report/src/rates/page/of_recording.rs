@@ -1,4 +1,4 @@
-//! The page of a recording of benches: its file's figures as charts, or what was swept;
+//! The page of a recording of benches: its file's figures as charts, or the swept knobs;
 //! and every arm's ledger as a flow.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,23 +19,23 @@ use crate::page::{Page, PageBench, PageChart, PageFlow, PagePoint, PageSeries, P
 use crate::rates::columns::share;
 use crate::rates::terminal::footer;
 use crate::rates::{ArmRates, arms, blocks, explain};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 
 const TEXT_LETTERS: usize = 600;
 /// Arms that have a sentence each at the top, and losses that are named there.
 const FEW: usize = 3;
-/// Knobs of which there is a chart where they vary.
+/// Knobs that have a chart where they vary.
 const SWEPT: [&str; 5] = ["cores", "queues", "rate", "size", "flows"];
 
-/// The page of a recording. `file` is that of the experiment, if it was one.
+/// The page of a recording. `file` is the experiment's, if it was one.
 pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     let all = arms(recording);
     let trust = footer(recording, &all);
-    // Of a search, blocks are trials, and lose packets on purpose.
+    // In a search, blocks are trials, and lose packets on purpose.
     let (searched, arms): (Vec<_>, Vec<_>) = all.into_iter().partition(|a| !a.goals.is_empty());
     let figures = file.map_or_else(Vec::new, |file| {
         let all = file.figures.iter();
-        all.map(|f| charts::figure(&Plotted::of(file, f), recording)).collect()
+        all.map(|f| charts::figure(&Plotted::from_figure(file, f), recording)).collect()
     });
     let bench = PageBench {
         rates: rates(&arms, &searched),
@@ -50,8 +50,8 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
         costs: costs(recording),
     };
     let text = |text: &str| printable(&text.trim().replace('\n', " "), TEXT_LETTERS);
-    // Facts and warnings are those of any recording.
-    let plain = report_page(recording, &[], None, &Together::default());
+    // Facts and warnings are the same as for any recording.
+    let plain = report_page(recording, &[], None, &CrossQuantity::default());
     let title = match file {
         Some(file) if !file.title.is_empty() => text(&file.title),
         Some(file) => text(&file.name),
@@ -74,8 +74,8 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     Page { claims: claims::page(judged), figures, ..super::page(around, bench) }
 }
 
-/// What came of it: of few arms a sentence each; of many the fastest and the slowest, and
-/// those that lost packets. All of them are drawn, and in a table.
+/// The results: for few arms a sentence each; for many the fastest and the slowest, and
+/// arms that lost packets. All of them are drawn, and in a table.
 fn summary(arms: &[ArmRates<'_>]) -> Vec<String> {
     let mut measured: Vec<(&ArmRates<'_>, f64)> =
         (arms.iter()).filter_map(|arm| Some((arm, arm.handled_pps()?.value))).collect();
@@ -84,10 +84,10 @@ fn summary(arms: &[ArmRates<'_>]) -> Vec<String> {
     }
     measured.sort_by(|a, b| b.1.total_cmp(&a.1));
     let ends = [("Fastest", measured.first()), ("slowest", measured.last())];
-    let told: Vec<String> = (ends.iter())
+    let extremes: Vec<String> = (ends.iter())
         .filter_map(|(word, arm)| Some(format!("{word}: {}", sentence(arm.as_ref()?.0)?)))
         .collect();
-    let mut lines = vec![format!("{} arms. {}", arms.len(), told.join("; "))];
+    let mut lines = vec![format!("{} arms. {}", arms.len(), extremes.join("; "))];
     let mut lost: Vec<(&str, f64)> = (measured.iter())
         .filter_map(|(arm, _)| Some((arm.arm.name.as_str(), arm.lost()?)))
         .filter(|(_, lost)| *lost >= 1e-9)
@@ -125,7 +125,7 @@ fn sentence(arm: &ArmRates<'_>) -> Option<String> {
     ))
 }
 
-/// What a search found: "xdp: 9.80 M packets/s with 0 % lost (RFC 9971)".
+/// The result of a search: "xdp: 9.80 M packets/s with 0 % lost (RFC 9971)".
 fn found(arm: &ArmRates<'_>) -> Vec<String> {
     let name = &arm.arm.name;
     arm.goals
@@ -155,7 +155,7 @@ fn absent(arm: &ArmRates<'_>) -> Option<String> {
     Some(format!("{name}: {}", printable(why, TEXT_LETTERS)))
 }
 
-/// The way of an arm's packets in the blocks that count.
+/// The path of an arm's packets in the blocks that count.
 fn flows(arm: &ArmRates<'_>) -> Option<PageFlow> {
     let blocks = arm.valid.len();
     let counted = counted(blocks, "block");
@@ -209,8 +209,8 @@ fn swept(arms: &[ArmRates<'_>], recording: &Recording) -> Vec<PageChart> {
         let all: Vec<PageSeries> = lines
             .into_iter()
             .map(|(others, points)| {
-                let told = others.iter().filter(|(name, _)| varied.contains(*name));
-                let words: Vec<String> = told
+                let named = others.iter().filter(|(name, _)| varied.contains(*name));
+                let words: Vec<String> = named
                     .map(|(name, value)| match *name {
                         "path" => (*value).to_string(),
                         name => format!("{name}={value}"),

@@ -12,8 +12,8 @@ use crate::page::{PageArm, PageArmState, PageCell, PageColumn, PageLatency, Page
 use crate::rates::tests::{block, recording};
 use crate::table::{Column, Table, Value};
 
-/// A page with something of everything: rates by cores with what is published, CPU by
-/// load on a scale of ratios, a ledger that adds up and one that does not.
+/// A page with every part: rates by cores with published ones, CPU use by load on a
+/// logarithmic scale, a ledger that adds up and one that does not.
 fn sample() -> Page {
     use PageSeriesKind::{Line, Points, Published};
     let at = |x: f64, y: f64| point(x, y, Some((y * 0.96, y * 1.05)));
@@ -129,7 +129,7 @@ fn sample() -> Page {
     )
 }
 
-/// Latencies, of which one is not known.
+/// Latencies, one of them unknown.
 fn sample_latency() -> PageLatency {
     type Row = (&'static str, u64, [Option<f64>; 3]);
     let mut columns = vec![
@@ -207,8 +207,8 @@ fn sample_rates() -> PageRates {
     }
 }
 
-/// Check that a page of benches is what the golden says; web/ is tested with the same
-/// file.
+/// Check that a page of benches equals the golden file; web/ is tested with the same
+/// one.
 #[test]
 fn the_page_of_benches() {
     let text = serde_json::to_string(&sample()).unwrap();
@@ -241,8 +241,8 @@ fn points() {
     assert_eq!(ideal("i", 3.0, &[1, 4]).points[1].y, 12.0);
 }
 
-/// Check that causes are in the order of their counts, that none which lost nothing is
-/// told, and that the sum is that of the ledger however many there are.
+/// Check that causes are in the order of their counts, that causes without losses are left
+/// out, and that the sum equals the ledger's however many there are.
 #[test]
 fn causes() {
     let mut ledger = Hop {
@@ -252,13 +252,13 @@ fn causes() {
         dropped: (1..=20).map(|n| (format!("cause {n}"), n)).collect(),
     };
     ledger.dropped.insert("nothing".into(), 0);
-    let told = hop(&ledger);
-    assert_eq!(told.dropped.len(), MOST_CAUSES);
-    assert_eq!(told.dropped[0], ("cause 20".into(), 20));
-    assert_eq!(told.dropped[MOST_CAUSES - 1].0, "13 other causes");
-    let sum: u64 = told.dropped.iter().map(|(_, count)| count).sum();
+    let page = hop(&ledger);
+    assert_eq!(page.dropped.len(), MOST_CAUSES);
+    assert_eq!(page.dropped[0], ("cause 20".into(), 20));
+    assert_eq!(page.dropped[MOST_CAUSES - 1].0, "13 other causes");
+    let sum: u64 = page.dropped.iter().map(|(_, count)| count).sum();
     assert_eq!(sum, 210);
-    assert_eq!(told.missing, 1000 - 210);
+    assert_eq!(page.missing, 1000 - 210);
 }
 
 /// Check that a recording's page has a sentence for each arm that was measured, a warning
@@ -294,10 +294,10 @@ fn of_a_recording() {
     assert!(page.headline[0].starts_with("xdp: 10.10 M packets/s ("));
     assert!(page.headline[0].ends_with("generator-bound"));
     assert!(page.warnings.iter().any(|w| w.starts_with("dpdk: ") && w.contains("apt-get")));
-    let told: Vec<_> =
+    let bars: Vec<_> =
         bench.flows.iter().map(|f| (f.title.as_str(), f.invalid.is_empty())).collect();
     assert_eq!(
-        told,
+        bars,
         [
             ("tc: block 3", false),
             ("xdp: all packets of 2 blocks", true),
@@ -368,8 +368,8 @@ fn of_file(file: &Experiment) -> Recording {
 }
 
 /// Check that a file's figures are charts: a line for each path with its intervals, the
-/// ideal of the fastest, what is published, and a scale of ratios where loads are far
-/// apart; and that the same arms without the file are charts of what was varied.
+/// ideal of the fastest, published points, and a logarithmic scale where loads are far
+/// apart; and that the same arms without the file are charts of the varied knobs.
 #[test]
 fn figures_are_charts() {
     let file = Experiment::parse(FILE).unwrap();
@@ -395,7 +395,7 @@ fn figures_are_charts() {
     assert!(by_load.x.log && !by_load.y.log && !by_cores.x.log);
     assert_eq!(by_load.series[0].points.len(), 2);
     assert!(page.claims.is_empty());
-    // Of many arms the top says what is fastest; all of them are drawn.
+    // With many arms the top names the fastest; all of them are drawn.
     assert_eq!(page.headline.len(), 1, "{:?}", page.headline);
     assert!(page.headline[0].starts_with("6 arms. Fastest: "), "{:?}", page.headline);
     let rates = bench.rates.arms;

@@ -1,5 +1,5 @@
-//! What there is to say of single arms: where packets were lost, why blocks don't count,
-//! and the ledger of each.
+//! Details of single arms: where packets were lost, why blocks don't count, and the ledger
+//! of each.
 
 use netplumb_model::bench::Hop;
 
@@ -12,19 +12,19 @@ use crate::text::continued;
 const ARMS: usize = 10;
 const CAUSES: usize = 3;
 
-/// Of arms that lost packets or have blocks that don't count: where, and why. Of all, with
-/// the ledger of each, if `all` is asked for.
+/// For arms that lost packets or have blocks that don't count: where, and why. With `all`,
+/// for every arm, with its ledger.
 pub(super) fn details(arms: &[&ArmRates<'_>], columns: usize, all: bool) -> String {
-    let mut told: Vec<&ArmRates<'_>> = (arms.iter().copied())
+    let mut detailed: Vec<&ArmRates<'_>> = (arms.iter().copied())
         .filter(|arm| all || arm.has_trouble() || arm.diagnosis.is_some())
         .collect();
-    told.sort_by(|a, b| a.by_trouble(b));
+    detailed.sort_by(|a, b| a.by_trouble(b));
     let more = match all {
         true => Vec::new(),
-        false => told.split_off(told.len().min(ARMS)),
+        false => detailed.split_off(detailed.len().min(ARMS)),
     };
     let mut out = Lines { columns, text: String::new() };
-    for arm in &told {
+    for arm in &detailed {
         out.arm(arm, all);
     }
     if !more.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn invalid(arms: &[&ArmRates<'_>], columns: usize, all: bool) -> Stri
     out.text
 }
 
-/// Arms that can't run here, by why.
+/// Arms that can't run here, by reason.
 pub(super) fn unavailable(arms: &[&ArmRates<'_>], columns: usize) -> String {
     let mut out = Lines { columns, text: String::new() };
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -110,7 +110,7 @@ impl Lines {
         }
     }
 
-    /// Blocks that say nothing, and why: the commonest causes first.
+    /// Blocks that don't count, and why: the commonest causes first.
     fn invalid(&mut self, arm: &ArmRates<'_>, all: bool) {
         let name = printable(&arm.arm.name, NAME_LIMIT);
         let mut causes: Vec<(&String, usize)> =
@@ -133,7 +133,7 @@ impl Lines {
         }
     }
 
-    /// All that was counted of the blocks that count.
+    /// All counts of the blocks that count.
     fn ledger(&mut self, arm: &ArmRates<'_>, name: &str, hops: &[Hop]) {
         let blocks = arm.valid.len();
         self.add(format!("  {name}: {blocks} valid {}", plural(blocks, "block")));

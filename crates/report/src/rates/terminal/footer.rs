@@ -15,7 +15,7 @@ use crate::trust::common::{CUT_SHORT, lost};
 
 /// Above this the load of CPUs that have no part in a bench is reported.
 const ELSEWHERE: f64 = 0.05;
-/// So many arms have a note of their own.
+/// The most arms that have a note of their own.
 const ARMS_APART: usize = 4;
 
 /// How it was measured, and what to doubt.
@@ -149,7 +149,7 @@ pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> 
     notes
 }
 
-/// By which queues packets came: arm by arm, or where there are many, all of them.
+/// The queues of packets: arm by arm or, where there are many, together.
 fn queues(arms: &[&ArmRates<'_>]) -> Vec<String> {
     let several: Vec<_> = (arms.iter().map(|arm| (arm, arm.queues())))
         .filter(|(_, queues)| queues.len() > 1)

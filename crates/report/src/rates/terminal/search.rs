@@ -1,7 +1,7 @@
-//! What searches found.
+//! The results of searches.
 
 use netplumb_model::bench::quantities as q;
-use netplumb_model::quantity::{Declared, Of};
+use netplumb_model::quantity::{Declared, Subject};
 use netplumb_model::recording::Recording;
 
 use crate::number::rate;
@@ -11,47 +11,49 @@ use crate::table::{Column, Room, Table, Value};
 /// Letters of a name, or of a reason.
 const NAME_LETTERS: usize = 80;
 
-/// What a search found of a goal.
+/// The result of a search for a goal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal<'r> {
     /// The share of packets that may be lost.
     pub loss_ratio: f64,
     /// The largest load that reached the goal.
     pub lower_pps: Option<f64>,
-    /// The least that did not.
+    /// The smallest load that did not.
     pub upper_pps: Option<f64>,
     /// The conditional throughput.
     pub throughput_pps: Option<f64>,
-    /// Trials that it took.
+    /// The number of trials.
     pub trials: f64,
     /// Why there is no regular result, if there is none.
     pub irregular: Option<&'r str>,
 }
 
-/// What searches found.
+/// The results of searches, by arm and goal.
 pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
     if arms.iter().all(|arm| arm.goals.is_empty()) {
         return String::new();
     }
-    type Row<'r> = (&'r str, &'r Goal<'r>);
-    fn pps<'r>(title: &'static str, of: fn(&Goal<'r>) -> Option<f64>) -> Column<'r, Row<'r>> {
-        Column::figure(title, move |(_, goal): &Row<'r>| {
+    type GoalRow<'r> = (&'r str, &'r Goal<'r>);
+    fn pps<'r>(title: &'static str, of: fn(&Goal<'r>) -> Option<f64>) -> Column<'r, GoalRow<'r>> {
+        Column::figure(title, move |(_, goal): &GoalRow<'r>| {
             of(goal).map_or(Value::Missing, |pps| Value::Told(rate(pps), Some(pps)))
         })
         .people(1)
     }
     let all = vec![
-        Column::text("", |(arm, _): &Row<'_>| (*arm).into()).letters(NAME_LETTERS).people(0),
-        Column::figure("loses at most", |(_, goal): &Row<'_>| {
+        Column::text("", |(arm, _): &GoalRow<'_>| (*arm).into()).letters(NAME_LETTERS).people(0),
+        Column::figure("loses at most", |(_, goal): &GoalRow<'_>| {
             Value::Told(format!("{} %", goal.loss_ratio * 100.0), None)
         })
         .people(1),
         pps("packets/s", |goal| goal.throughput_pps),
         pps("carried up to", |goal| goal.lower_pps),
         pps("not from", |goal| goal.upper_pps),
-        Column::figure("trials", |(_, goal): &Row<'_>| Value::Told(goal.trials.to_string(), None))
-            .people(1),
-        Column::text("", |(_, goal): &Row<'_>| goal.irregular.unwrap_or_default().into())
+        Column::figure("trials", |(_, goal): &GoalRow<'_>| {
+            Value::Told(goal.trials.to_string(), None)
+        })
+        .people(1),
+        Column::text("", |(_, goal): &GoalRow<'_>| goal.irregular.unwrap_or_default().into())
             .letters(NAME_LETTERS)
             .people(1),
     ];
@@ -60,15 +62,15 @@ pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
     let table = Table::new(all, rows).flush();
     format!(
         "\nthe largest load that is carried (RFC 9971)\n{}",
-        table.terminal(Room::of(columns, NAME_LETTERS))
+        table.terminal(Room::new(columns, NAME_LETTERS))
     )
 }
 
-/// What a search found for an arm, by goal.
+/// The results of a search for an arm, by goal.
 pub(in crate::rates) fn goals(recording: &Recording, arm: u32) -> Vec<Goal<'_>> {
     let of_arm = |quantity: &Declared, goal: u32| {
         let mut all = recording.scalars_of(quantity);
-        let found = all.find(|s| s.of == Of::Arm(arm) && s.item.number == Some(goal));
+        let found = all.find(|s| s.of == Subject::Arm(arm) && s.item.number == Some(goal));
         found.map(|s| s.value)
     };
     let notes = recording.notes.get(&arm);

@@ -6,17 +6,16 @@ use crate::rates::columns::columns as of_rates;
 use crate::table::bar;
 use crate::table::{Column, Room, Table, Value};
 
-/// With fewer columns there are no bars: so many, and more if there is one of valid blocks.
+/// Bars need this many columns, plus [`ROOM_FOR_VALID`] if there is a column of valid blocks.
 const ROOM_FOR_BARS: usize = 100;
 const ROOM_FOR_VALID: usize = 15;
 /// Columns of a bar.
 const BAR: usize = 20;
 
-/// A row.
-type Row<'r> = &'r ArmRates<'r>;
+type ArmRow<'r> = &'r ArmRates<'r>;
 
 /// A line for each arm, those with losses and without a block that counts first.
-pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
+pub(super) fn rates<'r>(arms: &[ArmRow<'r>], columns: usize) -> String {
     let mut arms = arms.to_vec();
     arms.sort_by(|a, b| a.by_trouble(b));
     let some_invalid = arms.iter().any(|a| !a.invalid.is_empty());
@@ -24,11 +23,11 @@ pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
     let mut all = of_rates();
     if some_invalid {
         let valid =
-            Column::figure("valid blocks", |arm: &Row<'r>| Value::Told(valid_blocks(arm), None));
+            Column::figure("valid blocks", |arm: &ArmRow<'r>| Value::Told(valid_blocks(arm), None));
         all.push(valid.people(2));
     }
     let room = ROOM_FOR_BARS + if some_invalid { ROOM_FOR_VALID } else { 0 };
-    let bars = Column::text("", move |arm: &Row<'r>| {
+    let bars = Column::text("", move |arm: &ArmRow<'r>| {
         let Some(mean) = arm.handled_pps() else {
             return String::new();
         };
@@ -39,7 +38,7 @@ pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
         text
     });
     all.push(bars.people(3).from(room));
-    let room = Room::of(columns, NAME_LIMIT);
+    let room = Room::new(columns, NAME_LIMIT);
     Table::new(all, arms).flush().terminal(room)
 }
 

@@ -1,11 +1,11 @@
-//! A bench of thirty arms: some lose, some are invalid, some can't be here.
+//! A bench of thirty arms: some lose, some are invalid, some can't run here.
 
 use super::*;
 
 const ARMS: usize = 30;
 
 /// Thirty arms of three blocks. Number 7 lost 80 %, 20 to 22 a few packets each by many
-/// causes; of 12 no block counts, each for a reason of its own; 25 to 29 can't be here.
+/// causes; 12 has no valid block, each for its own reason; 25 to 29 can't run here.
 fn recording_of_many() -> Recording {
     let mut recording = Recording { complete: true, ..Recording::default() };
     (recording.environment).insert(env::CLOCK.into(), "rates".into());
@@ -57,8 +57,8 @@ fn recording_of_many() -> Recording {
     recording
 }
 
-/// Check that thirty arms are a summary, with what went wrong first, and that nothing is
-/// left out where all is asked for.
+/// Check that thirty arms are a summary, with failures first, and that nothing is left
+/// out on request.
 #[test]
 fn many_arms_are_a_summary() {
     let recording = recording_of_many();

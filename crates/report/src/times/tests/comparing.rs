@@ -7,7 +7,7 @@ use netplumb_stats::judge::Verdict;
 use super::recording::{functions, functions_scaled, stages, stages_scaled};
 use super::{check, view};
 use crate::diff::arms::{Pairs, pair};
-use crate::diff::{Diff, Row, Sides, compare, csv, json, markdown, page, terminal};
+use crate::diff::{Diff, DiffRow, Sides, compare, csv, json, markdown, page, terminal};
 use crate::page::Page;
 
 pub(crate) fn diff<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
@@ -18,7 +18,7 @@ pub(crate) fn diff<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> 
 }
 
 /// The verdict on a row.
-fn verdict(row: &Row) -> Verdict {
+fn verdict(row: &DiffRow) -> Verdict {
     row.judged.statistically().unwrap().verdict
 }
 
@@ -27,8 +27,8 @@ fn check_page(name: &str, page: &Page) {
     check(name, &super::lines(page));
 }
 
-/// Check what a planted change looks like, in functions and in stages, and that it
-/// is found where it is, at its size, and nowhere else.
+/// Check the output for a planted change, in functions and in stages, and that it is
+/// found in its place, at its size, and nowhere else.
 #[test]
 fn planted_changes() {
     let (before, after) = (functions(), functions_scaled(&[("ip_output", 1.5)]));
@@ -60,13 +60,13 @@ fn planted_changes() {
     check_page("../page-stages-diff.json", &page::page(&found));
     let changed: Vec<&str> = found.classes[0].changed().iter().map(|r| r.name.as_str()).collect();
     assert_eq!(changed, ["qdisc"]);
-    // Nine packets in ten meet it.
+    // Nine packets in ten go through it.
     let delta = found.classes[0].changed()[0].delta();
     assert!((delta / 18_000.0 - 1.0).abs() < 0.05, "{delta}");
 }
 
 /// Check that nothing is found between a recording and itself, with other numbers for
-/// its functions, and that it says what could have been.
+/// its functions, and that the smallest visible change is reported.
 #[test]
 fn the_same() {
     let before = functions();
@@ -87,7 +87,7 @@ fn the_same() {
 }
 
 /// Check that a function that was not watched on a side gets no verdict, and one that
-/// was and was not called does.
+/// was watched but not called does.
 #[test]
 fn one_side_only() {
     let before = functions();
@@ -105,7 +105,7 @@ fn one_side_only() {
     assert_eq!(row.judged.after(), 0.0);
 }
 
-/// Check that another lab, kernel and probe are said first, and too few blocks.
+/// Check that another lab, kernel and probe are reported first, and too few blocks.
 #[test]
 fn differences_are_said() {
     let before = functions();
@@ -132,8 +132,8 @@ fn differences_are_said() {
     }
 }
 
-/// Check that an exact recording beside one of times has no verdict, but rows for
-/// what both saw; and that functions beside stages have nothing.
+/// Check that an exact recording compared to one of times has no verdict, but rows for
+/// functions that both saw; and that functions compared to stages have none.
 #[test]
 fn two_clocks() {
     let exact = crate::tests::recording::small();
@@ -166,8 +166,8 @@ fn two_clocks() {
     assert!(text.contains("nothing to compare"), "{text}");
 }
 
-/// Check that runs that did not take turns say so first, that their intervals are wider
-/// than those of arms that did, and that arms which took no turns are as runs are.
+/// Check that runs that did not take turns have a note about it first, with intervals wider
+/// than for arms that did, and that arms which took no turns are treated like runs.
 #[test]
 fn turns() {
     let planted = functions_scaled(&[("ip_output", 1.05)]);

@@ -12,10 +12,10 @@ use super::{check, slow_queue, view};
 use crate::analysis;
 use crate::page::{PageCell, PageColumn, PageStage};
 use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page};
-use crate::together::Together;
+use crate::together::CrossQuantity;
 use crate::trace::perfetto as trace;
 
-/// Check what is written for each of them.
+/// Check each of these outputs.
 #[test]
 fn as_written() {
     for (name, recording) in
@@ -32,7 +32,7 @@ fn as_written() {
     check("trace.json", &trace::render(&stages()));
 }
 
-/// Check that every call of a function is on one edge to it, and what it takes, too.
+/// Check that every call of a function is on one edge to it, and its time, too.
 #[test]
 fn edges_are_all_calls() {
     let recording = functions();
@@ -130,7 +130,7 @@ fn openmetrics_adds_up() {
     }
 }
 
-/// Check that what a name may not hold is escaped.
+/// Check that characters that names may not contain are escaped.
 #[test]
 fn openmetrics_escapes() {
     let mut recording = functions();
@@ -170,8 +170,8 @@ fn a_trace() {
     }
 }
 
-/// Check that costs made of times come to the same own times, that what is below
-/// nothing is told, and that they are in nanoseconds.
+/// Check that costs made of times add up to the same own times, that times below zero
+/// are reported, and that the unit is nanoseconds.
 #[test]
 fn as_costs_they_add_up() {
     let mut recording = functions();
@@ -197,11 +197,11 @@ fn as_costs_they_add_up() {
         call.corrected_ns = -7_000.0;
     }
     let costs = as_costs(&recording);
-    let told = costs.all_losses().find(|l| l.cause.contains("below nothing"));
-    assert_eq!(told.unwrap().count, 7_000);
+    let loss = costs.all_losses().find(|l| l.cause.contains("below nothing"));
+    assert_eq!(loss.unwrap().count, 7_000);
 }
 
-/// Check that the formats of other tools say what their figures are in.
+/// Check that the formats of other tools have the unit of their figures.
 #[test]
 fn units_of_other_formats() {
     let costs = as_costs(&functions());
@@ -214,7 +214,7 @@ fn units_of_other_formats() {
     assert!(speedscope.contains("\"nanoseconds\""));
     let svg = crate::svg::render(&costs, &stacks, None, None);
     assert!(svg.contains(" ns per packet") && !svg.contains("nstructions"));
-    let page = crate::html::report_page(&costs, &stacks, None, &Together::default());
+    let page = crate::html::report_page(&costs, &stacks, None, &CrossQuantity::default());
     let page = serde_json::to_string(&page).unwrap();
     assert!(page.contains(" ns per packet") && !page.contains("instructions per"));
     assert!(!crate::pprof::render(&costs, &stacks).is_empty());
@@ -238,7 +238,7 @@ fn page_over_time() {
     assert!(page.warnings.is_empty(), "{:?}", page.warnings);
 }
 
-/// Check that a stage that no span of a block went through is of all spans nevertheless: blocks don't have it then.
+/// Check that a stage that no span of a block went through still counts all spans: blocks then lack it.
 #[test]
 fn stages_that_blocks_lack() {
     let mut recording = between();
@@ -305,7 +305,7 @@ fn titles_of_commands() {
     assert!(markdown.starts_with("# What a run takes\n"), "{markdown}");
 }
 
-/// Check that stages that don't add up, and a recording of nothing, say so.
+/// Check the warnings on stages that don't add up, and on an empty recording.
 #[test]
 fn pages_that_warn() {
     let mut recording = stages();

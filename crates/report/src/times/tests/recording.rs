@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{
     Arm, Attachment, Block, Function, Ledger, Node, NodeId, Recording, env,
 };
@@ -13,7 +13,7 @@ use netplumb_model::spans::{self, By, Group, Slice, coarse};
 use netplumb_model::timing::{BUSY, Calibration, DROPPED, Mechanism, OWN_CPU, SEEN, Step};
 use netplumb_stats::histogram;
 
-/// What a probe reads for nothing, and what a pair takes.
+/// The time that an empty probe reads, and the cost of a pair.
 const BIAS: u64 = 20;
 const PAIR: u64 = 90;
 /// Packets of a block.
@@ -90,7 +90,7 @@ fn blocks(instrument: &str) -> Vec<Block> {
         .collect()
 }
 
-/// A node of a function below another, and what each call takes of itself.
+/// A node of a function below another, and the own time of each call.
 struct Part {
     name: &'static str,
     parent: Option<usize>,
@@ -201,13 +201,13 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
             });
         }
         for (quantity, item, value) in [
-            (&SEEN, Item::label("udp tx xmit"), PACKETS as f64),
-            (&SEEN, Item::label("udp rx ip_rcv"), PACKETS as f64 - 1.0),
-            (&DROPPED, Item::label("udp SOCKET_RCVBUFF"), 1.0),
-            (&OWN_CPU, Item::ONLY, 1_250_000.0),
-            (&BUSY, Item::ONLY, 0.284),
+            (&SEEN, FigureKey::label("udp tx xmit"), PACKETS as f64),
+            (&SEEN, FigureKey::label("udp rx ip_rcv"), PACKETS as f64 - 1.0),
+            (&DROPPED, FigureKey::label("udp SOCKET_RCVBUFF"), 1.0),
+            (&OWN_CPU, FigureKey::ONLY, 1_250_000.0),
+            (&BUSY, FigureKey::ONLY, 0.284),
         ] {
-            recording.add(Of::Block(block), quantity, item, value);
+            recording.add(Subject::Block(block), quantity, item, value);
         }
     }
     for (id, function) in recording.functions.iter().enumerate() {
@@ -238,23 +238,23 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
         ("ip_finish_output", "inlined: the kernel has no such function"),
         ("__napi_poll", "the kernel refused: Invalid argument"),
     ] {
-        let unwatched = recording.unwatched.entry("functions".into());
-        unwatched.or_default().insert(name.into(), why.into());
+        let not_measured = recording.not_measured.entry("functions".into());
+        not_measured.or_default().insert(name.into(), why.into());
     }
-    let shed = ["skb_put", "skb_push", "skb_pull", "eth_header"];
-    let shed = shed.map(String::from).to_vec();
-    recording.shed.insert("functions".into(), shed);
+    let over_budget = ["skb_put", "skb_push", "skb_pull", "eth_header"];
+    let over_budget = over_budget.map(String::from).to_vec();
+    recording.over_budget.insert("functions".into(), over_budget);
     let meaning = "their time is in their callers' own";
     recording.add_loss("functions", Loss::new("calls deeper than 32", 1_234, meaning));
     recording
 }
 
-/// The way of a packet in stages, and one packet told step by step.
+/// A packet's path in stages, and one packet step by step.
 pub(crate) fn stages() -> Recording {
     stages_scaled(&[])
 }
 
-/// The same, with some stages longer by so many nanoseconds.
+/// The same, with some stages longer by these nanoseconds.
 pub(crate) fn stages_scaled(planted: &[(&str, u64)]) -> Recording {
     let mut recording = Recording {
         environment: environment("stages", "netns"),
@@ -349,7 +349,7 @@ fn steps() -> Vec<Step> {
     ]
 }
 
-/// Times between three events, some of which pass the one between over, by device and over time.
+/// Times between three events, some without the middle one, by device and over time.
 pub(crate) fn between() -> Recording {
     let mut recording = Recording {
         environment: environment("spans", "host"),
@@ -421,8 +421,8 @@ pub(crate) fn between() -> Recording {
             (&spans::PROGRAMS, None, 3 * PACKETS * 400),
             (&spans::RUNS, None, 3 * PACKETS),
         ] {
-            let item = label.map_or(Item::ONLY, Item::label);
-            recording.add(Of::Block(block), of, item, value as f64);
+            let item = label.map_or(FigureKey::ONLY, FigureKey::label);
+            recording.add(Subject::Block(block), of, item, value as f64);
         }
     }
     recording

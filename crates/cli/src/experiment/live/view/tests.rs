@@ -1,6 +1,6 @@
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Function, Ledger, Node};
 use netplumb_model::span::{Call, Span, SpanOf, Stage, StageKind, Times};
 use netplumb_model::timing::OWN_CPU;
@@ -50,7 +50,7 @@ fn recording() -> Recording {
         recording.environment.insert(key.into(), value.into());
     }
     for block in 0..2 {
-        recording.add(Of::Block(block), &OWN_CPU, Item::ONLY, 5e6);
+        recording.add(Subject::Block(block), &OWN_CPU, FigureKey::ONLY, 5e6);
     }
     recording
 }
@@ -75,7 +75,7 @@ fn with_stages() -> Recording {
 }
 
 fn screen(recording: &Recording) -> Vec<String> {
-    let view = View::of(recording, 5);
+    let view = View::from_recording(recording, 5);
     let mut terminal = Terminal::new(TestBackend::new(96, 16)).unwrap();
     terminal.draw(|frame| view.render(frame)).unwrap();
     let buffer = terminal.backend().buffer().clone();
@@ -140,7 +140,7 @@ fn functions_and_layers() {
             times: times(20, each_ns),
         });
     }
-    let view = View::of(&recording, 5);
+    let view = View::from_recording(&recording, 5);
     let layers: Vec<(&str, f64)> =
         view.ways[0].rows.iter().map(|r| (r.name.as_str(), r.mean_ns)).collect();
     assert_eq!(layers, [("transport", 100.0), ("network", 900.0)]);
@@ -154,9 +154,9 @@ fn functions_and_layers() {
 fn little_to_show_and_little_room() {
     assert!(screen(&recording()).iter().any(|l| l.contains("no packets yet")));
     for (width, height) in [(1, 1), (20, 3), (60, 4)] {
-        let view = View::of(&with_stages(), 5);
+        let view = View::from_recording(&with_stages(), 5);
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| view.render(frame)).unwrap();
     }
-    assert!(View::of(&with_stages(), 5).line().contains("udp tx 4000 ns (20)"));
+    assert!(View::from_recording(&with_stages(), 5).line().contains("udp tx 4000 ns (20)"));
 }

@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 
 /// Letters of a name: the least, and in a wide terminal.
 const NAME: (usize, usize) = (30, 60);
-/// Columns of a row beside its name and its history.
+/// Columns of a row apart from its name and its history.
 const FIGURES: usize = 40;
 /// The most of a history that is shown.
 const HISTORY: usize = 60;
@@ -20,13 +20,12 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// Rows of a line, without a terminal.
 const IN_LINE: usize = 4;
 
-/// A table of what is watched.
+/// A table of the watched work.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sheet {
-    /// What it is of.
     heading: &'static str,
     rows: Vec<Watched>,
-    /// What is said above it.
+    /// The line above it.
     pub(super) summary: Option<String>,
 }
 
@@ -34,7 +33,7 @@ pub(super) struct Sheet {
 pub(super) fn sheets(recording: &Recording, top: usize) -> Vec<Sheet> {
     let counts = recording.blocks.iter().any(|b| b.instrument == INSTRUMENT);
     if counts {
-        let missing = recording.unwatched.get(INSTRUMENT).map_or(0, |all| all.len());
+        let missing = recording.not_measured.get(INSTRUMENT).map_or(0, |all| all.len());
         return vec![Sheet {
             heading: "event",
             rows: watched::events(recording),
@@ -62,7 +61,7 @@ pub(super) fn sheets(recording: &Recording, top: usize) -> Vec<Sheet> {
 }
 
 /// A figure in its unit, short.
-fn told(value: f64, unit: Unit) -> String {
+fn value_text(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Share => format!("{:.1}%", value * 100.0),
         Unit::Cpus => format!("{value:.2} CPUs"),
@@ -90,7 +89,7 @@ fn reach(row: &Watched) -> String {
     }
 }
 
-/// A bar for each of the latest blocks, by the highest one shown; none of what never was.
+/// A bar for each of the latest blocks, relative to the highest one shown; blank for 0.
 fn history(values: &[f64], room: usize) -> String {
     let shown = &values[values.len().saturating_sub(room.min(HISTORY))..];
     let most = shown.iter().copied().fold(0.0, f64::max);
@@ -110,7 +109,7 @@ impl Sheet {
         self.rows.is_empty()
     }
 
-    /// Its lines in a terminal of so many columns and rows.
+    /// Its lines in a terminal of this width and height.
     pub(super) fn lines(&self, width: u16, height: usize) -> Vec<Line<'static>> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let dim = Style::new().add_modifier(Modifier::DIM);
@@ -130,7 +129,7 @@ impl Sheet {
             ),
             bold,
         ));
-        // What is left out is said.
+        // Omissions are noted.
         let fits = height.saturating_sub(lines.len());
         let shown = match self.rows.len() <= fits {
             true => self.rows.len(),
@@ -141,9 +140,9 @@ impl Sheet {
                 Span::raw(format!(
                     "  {:<name$} {:>11} {:>7} {:>11}   ",
                     printable(&row.name, name),
-                    told(row.figure, row.unit),
+                    value_text(row.figure, row.unit),
                     reach(row),
-                    told(row.latest(), row.unit)
+                    value_text(row.latest(), row.unit)
                 )),
                 Span::raw(history(&row.history, room)),
             ])
@@ -162,7 +161,7 @@ impl Sheet {
     pub(super) fn line(&self) -> String {
         let rows = self.rows.iter().take(IN_LINE);
         let rows = rows.map(|row| {
-            let figure = told(row.latest(), row.unit);
+            let figure = value_text(row.latest(), row.unit);
             format!("{} {figure}", printable(&row.name, NAME.0))
         });
         let rows: Vec<String> = rows.collect();

@@ -6,7 +6,7 @@ use super::SIZE;
 /// What it writes.
 pub(super) const WORD: &str = "reached";
 
-/// The code, as `aarch64-linux-gnu-as` has it.
+/// The code, as assembled by `aarch64-linux-gnu-as`.
 #[rustfmt::skip]
 const CODE: [u32; 30] = [
     // 0x00: a stack in memory, which begins at 1 GiB.

@@ -4,21 +4,21 @@
 use super::super::rom::SIZE;
 use super::{REGISTERS, SIZES};
 
-/// What it writes if its NIC has received a frame.
+/// Its output if its NIC has received a frame.
 pub(super) const WORD: &str = "received";
 
-/// Where the table of the NIC is, that of sizes, and the word.
+/// Where the NIC's table, the table of sizes and the word are.
 const TABLE: usize = 0xc0;
 const SIZES_AT: usize = 0xe0;
 const WORD_AT: usize = 0xf0;
 /// A register that there is not, at the end of the table.
 const END: u8 = 0x80;
 
-/// Arguments of QEMU for it: the addresses of PCI that its code has are those of this machine and slot.
+/// QEMU's arguments for it: the PCI addresses in its code are fixed by this machine and slot.
 pub(super) const MACHINE: [&str; 4] = ["-machine", "virt,highmem=off", "-serial", "stdio"];
 pub(super) const NIC: &str = "ne2k_pci,addr=2,romfile=";
 
-/// The code, as `aarch64-linux-gnu-as` has it.
+/// The code, as assembled by `aarch64-linux-gnu-as`.
 #[rustfmt::skip]
 const CODE: [u32; 48] = [
     // 0x00: give the NIC in slot 2 I/O ports at 0x1000, and enable them.
@@ -97,7 +97,7 @@ mod tests {
     /// Check that the tables are where the code looks for them, behind it and each other, and that they end.
     #[test]
     fn tables() {
-        // What `adr` adds to its own address.
+        // The offset that `adr` adds to its own address.
         let target = |at: usize| {
             at + ((CODE[at / 4] >> 5 & 0x7_ffff) << 2 | CODE[at / 4] >> 29 & 3) as usize
         };

@@ -1,7 +1,8 @@
 //! Knobs of commands, and of disks.
 
+use super::super::super::{disk, objects};
 use super::super::level::Takes;
-use super::{COMMAND, DISKS, Default, Flag, Knob, OF_COMMANDS, Recorded, SWITCH, Said};
+use super::{ArmNaming, COMMAND, DISKS, Default, Flag, Knob, OF_COMMANDS, Recorded, SWITCH};
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
@@ -9,38 +10,38 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Text {
             what: "string",
             parse: |text| match text.trim() {
-                "" => Err("empty command; leave it out for that of [workload]".into()),
+                "" => Err("empty command; leave it out for the command of [workload]".into()),
                 line => Ok(line.into()),
             },
         },
-        default: Default::Told("that of `[workload]`"),
+        default: Default::Told("the command of `[workload]`"),
         labs: OF_COMMANDS,
         workloads: COMMAND,
-        said: Said::Word,
+        said: ArmNaming::Word,
         turn: 29,
-        help: "the command of the arm, split into words as by a shell; a program with a `/` is relative to the experiment's directory or the current one",
+        help: "command of the arm; it is split into words as by a shell, and a program with a `/` is relative to the experiment's directory or the current one",
         ..SWITCH
     },
     Knob {
         key: "disk",
         flag: Flag::Again("disk"),
-        takes: Takes::Text { what: "string", parse: super::super::disk::normal },
+        takes: Takes::Text { what: "string", parse: objects::disk },
         default: Default::Told("none"),
         labs: OF_COMMANDS,
         workloads: DISKS,
-        said: Said::As("disk"),
+        said: ArmNaming::As("disk"),
         turn: 5,
-        help: "disk of the guest, `DEVICE:SIZE:FILESYSTEM`, like `null_blk:64M:ext4`, mounted at /disk: a device `null_blk` or `brd` in its memory, or `virtio-blk` of QEMU's, whose figures differ from run to run, with `ext4`, `xfs` or `raw`; of `null_blk`, `:DELAY` after it is how long a request takes, like `:50us`, and `:DEPTH` after that how many it takes at a time; in lab host a disk of this machine, whose queue the next three set: a name, like `sda`, the path of a device, or that of a file on it",
+        help: "disk of the guest or of this machine, like `null_blk:64M:ext4`; in a guest `DEVICE:SIZE:FILESYSTEM`, mounted at /disk: the device `null_blk` or `brd` in the guest's memory, or QEMU's `virtio-blk`, whose results differ from run to run, with `ext4`, `xfs` or `raw`; `null_blk` takes `:DELAY`, the time of a request, like `:50us`, and then `:DEPTH`, the number of requests in flight; in lab host, the disk whose queue `scheduler`, `nr_requests` and `read_ahead_kb` set: a name, like `sda`, or the path of a device or of a file on the disk",
         ..SWITCH
     },
     Knob {
         key: "scheduler",
         flag: Flag::List("scheduler"),
-        takes: Takes::Text { what: "scheduler", parse: super::super::disk::scheduler },
+        takes: Takes::Text { what: "scheduler", parse: disk::scheduler },
         default: Default::Told("the device's default"),
         labs: OF_COMMANDS,
         workloads: DISKS,
-        said: Said::As("scheduler"),
+        said: ArmNaming::As("scheduler"),
         recorded: Recorded::IfSetWith("disk"),
         turn: 6,
         help: "I/O scheduler of the disk: `none`, `mq-deadline`, `bfq` or `kyber`; `A then B` changes it after `plumb read-file` has opened its file",
@@ -48,25 +49,25 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "nr_requests",
         flag: Flag::List("nr-requests"),
-        takes: Takes::Text { what: "number", parse: super::super::disk::requests },
+        takes: Takes::Text { what: "number", parse: disk::requests },
         default: Default::Told("the device's default"),
         labs: OF_COMMANDS,
         workloads: DISKS,
-        said: Said::As("nr_requests"),
+        said: ArmNaming::As("nr_requests"),
         recorded: Recorded::IfSetWith("disk"),
         turn: 7,
-        help: "requests that the disk's queue holds; `A then B` as for `scheduler`",
+        help: "size of the disk's request queue; `A then B` as for `scheduler`",
     },
     Knob {
         key: "read_ahead_kb",
         flag: Flag::List("read-ahead"),
-        takes: Takes::Text { what: "KiB", parse: super::super::disk::read_ahead },
+        takes: Takes::Text { what: "KiB", parse: disk::read_ahead },
         default: Default::Told("the device's default, 128"),
         labs: OF_COMMANDS,
         workloads: DISKS,
-        said: Said::As("read_ahead_kb"),
+        said: ArmNaming::As("read_ahead_kb"),
         recorded: Recorded::IfSetWith("disk"),
         turn: 8,
-        help: "KiB that the disk's files are read ahead at most, as in `/sys/block/DEVICE/queue/read_ahead_kb`; `A then B` sets A before `plumb read-file` opens its file, and B after",
+        help: "maximum read-ahead of the disk's files in KiB; as in `/sys/block/DEVICE/queue/read_ahead_kb`; `A then B` sets A before `plumb read-file` opens its file, and B after",
     },
 ];

@@ -1,7 +1,7 @@
-//! Knobs of what an emulated device sends by itself, and of chance.
+//! Knobs of frames that an emulated device sends by itself, and of the random seed.
 
 use super::super::level::Takes;
-use super::{Default, Flag, Knob, PACKETS_AND_HOSTS, Recorded, SINGLE, SWITCH, Said, VM};
+use super::{ArmNaming, Default, Flag, Knob, PACKETS_AND_HOSTS, Recorded, SINGLE, SWITCH, VM};
 use crate::experiment::device::{MAX_PER_TRANSFER, RxFault, Sender};
 
 pub(super) const KNOBS: &[Knob] = &[
@@ -11,7 +11,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("1"),
         labs: VM,
         workloads: PACKETS_AND_HOSTS,
-        said: Said::As("seed"),
+        said: ArmNaming::As("seed"),
         turn: 2,
         help: "seed of the guest's random numbers: hash keys, ports, layouts",
         ..SWITCH
@@ -23,9 +23,9 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("socket"),
         labs: VM,
         workloads: SINGLE,
-        said: Said::As("sender"),
+        said: ArmNaming::As("sender"),
         turn: 26,
-        help: "what sends: `socket`, at the other end of the link, or `device`, the emulated device of the receiver, which hands frames with UDP datagrams to its driver; for the links smsc95xx and cdc-ncm",
+        help: "sender of the packets: `socket` or `device`; `socket` is a socket at the other end of the link; `device` is the receiver's emulated device, which passes frames with UDP datagrams to its driver (links smsc95xx and cdc-ncm)",
         ..SWITCH
     },
     Knob {
@@ -35,10 +35,10 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("none"),
         labs: VM,
         workloads: SINGLE,
-        said: Said::As("rx_fault"),
+        said: ArmNaming::As("rx_fault"),
         recorded: Recorded::IfSetWith("sender"),
         turn: 27,
-        help: "what is wrong with the frames of `sender = \"device\"`, for which the driver drops them: `none`, `bad-size` (the driver refuses the transfer) or `error-bit` (the status says that the check sequence is wrong); for the links smsc95xx and, bad-size only, cdc-ncm",
+        help: "fault in the frames of `sender = \"device\"`: `none`, `bad-size` or `error-bit`; the driver drops the frames, since it rejects the transfer (`bad-size`) or since the status reports a wrong check sequence (`error-bit`); for the links smsc95xx and, bad-size only, cdc-ncm",
     },
     Knob {
         key: "per_transfer",
@@ -47,9 +47,9 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("1"),
         labs: VM,
         workloads: SINGLE,
-        said: Said::As("per_transfer"),
+        said: ArmNaming::As("per_transfer"),
         recorded: Recorded::IfSetWith("sender"),
         turn: 28,
-        help: "frames in each USB transfer of `sender = \"device\"`, 1 to 16",
+        help: "frames per USB transfer of `sender = \"device\"`, 1 to 16",
     },
 ];

@@ -13,7 +13,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("drop"),
         recorded: Recorded::Always,
         turn: 30,
-        help: "what the data path does with every frame: `drop` or `forward`",
+        help: "handling of every frame by the data path: `drop` or `forward`",
         ..OF_FRAMES
     },
     Knob {
@@ -48,7 +48,7 @@ pub(super) const KNOBS: &[Knob] = &[
         ),
         recorded: Recorded::Always,
         turn: 33,
-        help: "length of a frame in bytes, without the FCS, 60 to 1,514, or `imix`",
+        help: "length of a frame in bytes, 60 to 1,514, or `imix`; without the FCS",
         ..OF_FRAMES
     },
     Knob {
@@ -68,7 +68,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("1"),
         recorded: Recorded::Always,
         turn: 35,
-        help: "number of CPUs that generate frames and, without `apart`, also handle them; 1 to 1,024",
+        help: "number of CPUs that generate frames, 1 to 1,024; without `apart`, they also handle the frames",
         ..OF_FRAMES
     },
     Knob {
@@ -96,7 +96,7 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Switch("apart"),
         recorded: Recorded::Always,
         turn: 38,
-        help: "handle packets on other CPUs than the generator's, so that CPU use is that of the data path alone",
+        help: "handle packets on other CPUs than the generator's; CPU use is then the data path's alone",
         ..OF_FRAMES
     },
     Knob {
@@ -104,7 +104,7 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Switch("latency"),
         recorded: Recorded::Always,
         turn: 39,
-        help: "measure one-way latency, from a timestamp in each frame: the time when it was due",
+        help: "measure one-way latency; each frame carries a timestamp, the time when it was due",
         ..OF_FRAMES
     },
     Knob {
@@ -112,7 +112,7 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Number { least: 0, most: 100_000 },
         default: Default::Level("0"),
         turn: 40,
-        help: "replacements of the XDP program per block; 0 to 100,000",
+        help: "replacements of the XDP program per block, 0 to 100,000",
         ..OF_FRAMES
     },
     Knob {
@@ -121,7 +121,7 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Number { least: 0, most: 10_000_000 },
         default: Default::Level("0"),
         turn: 41,
-        help: "source addresses on a block list that is updated during the run; for the path `xdp`",
+        help: "number of source addresses on a block list; the list is updated during the run; for the path `xdp`",
         ..OF_FRAMES
     },
     Knob {
@@ -130,14 +130,14 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Number { least: 0, most: LOOKUPS_MOST },
         default: Default::Level("0"),
         turn: 42,
-        help: "additional BPF map lookups per packet, to measure what a lookup costs; for the paths `xdp` and `xdp-skb`",
+        help: "additional BPF map lookups per packet; measures the cost of a lookup; for the paths `xdp` and `xdp-skb`",
         ..OF_FRAMES
     },
     Knob {
         key: "multi-buffer",
         flag: Flag::Switch("multi-buffer"),
         turn: 43,
-        help: "load XDP programs with multi-buffer support (xdp.frags), as devices with a large MTU need; for the paths `xdp`, `xdp-skb`, `xdp-tx`, `xdp-redirect` and `af-xdp`",
+        help: "load XDP programs with multi-buffer support (xdp.frags); needed by devices with a large MTU; for the paths `xdp`, `xdp-skb`, `xdp-tx`, `xdp-redirect` and `af-xdp`",
         ..OF_FRAMES
     },
     Knob {
@@ -147,14 +147,14 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Told("none"),
         labs: OWN,
         turn: 44,
-        help: "fault to inject, to check that no rate is reported: `no-napi`, `full-ring`, `wrong-mac`, `ttl` or `mtu`",
+        help: "fault to inject: `no-napi`, `full-ring`, `wrong-mac`, `ttl` or `mtu`; checks that no rate is reported",
         ..OF_FRAMES
     },
     Knob {
         key: "again",
         flag: Flag::None,
         turn: 45,
-        help: "a second arm with the same settings (A/A test): differences are noise",
+        help: "a second arm with the same settings (A/A test); differences are noise",
         ..OF_FRAMES
     },
 ];

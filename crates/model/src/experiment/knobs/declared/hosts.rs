@@ -2,8 +2,8 @@
 
 use super::super::level::Takes;
 use super::{
-    Default, Flag, Knob, NETNS, OF_HOSTS, OWN, Recorded, STREAM_AND_WEB, SWITCH, Said, VM, WEB,
-    within,
+    ArmNaming, Default, Flag, Knob, NETNS, OF_HOSTS, OWN, Recorded, STREAM_AND_WEB, SWITCH, VM,
+    WEB, within,
 };
 use crate::class::Link;
 use crate::hosts;
@@ -17,10 +17,10 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("plumb"),
         labs: NETNS,
         workloads: STREAM_AND_WEB,
-        said: Said::Word,
+        said: ArmNaming::Word,
         recorded: Recorded::IfSet,
         turn: 82,
-        help: "program that sends: `plumb`, or for comparison `iperf3` at both ends of a stream, or `wrk` as the client of the web server",
+        help: "sending program: `plumb`, `iperf3` or `wrk`; for comparison, `iperf3` runs at both ends of a stream, and `wrk` is the client of the web server",
     },
     Knob {
         key: "page_cache",
@@ -29,10 +29,10 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("warm"),
         labs: VM,
         workloads: WEB,
-        said: Said::As("page_cache"),
+        said: ArmNaming::As("page_cache"),
         recorded: Recorded::IfSet,
         turn: 80,
-        help: "where a web server finds its files: `warm`, in the page cache; `cold`, on the disk at first, since the caches are dropped before each block; `direct`, on the disk, read past the page cache (O_DIRECT)",
+        help: "location of a web server's files: `warm`, `cold` or `direct`; `warm`: in the page cache; `cold`: on disk at first, as the caches are dropped before each block; `direct`: on disk, read past the page cache (O_DIRECT)",
     },
     Knob {
         key: "sendfile",
@@ -40,10 +40,10 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("on"),
         labs: OWN,
         workloads: WEB,
-        said: Said::As("sendfile"),
+        said: ArmNaming::As("sendfile"),
         recorded: Recorded::IfSet,
         turn: 81,
-        help: "whether a web server sends files by sendfile(2), or reads and writes them",
+        help: "send a web server's files by sendfile(2); with `off`, by read and write",
         ..SWITCH
     },
     Knob {
@@ -51,10 +51,10 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("offload-in"),
         takes: within("host"),
         default: Default::Level("both"),
-        said: Said::As("offload_in"),
+        said: ArmNaming::As("offload_in"),
         recorded: Recorded::IfSetWith("offload"),
         turn: 46,
-        help: "of two hosts, the one whose offloads are set: `tx` (the sender), `rx` or `both`",
+        help: "host that `offload` applies to, of two hosts: `tx` (the sender), `rx` or `both`",
         ..OF_HOSTS
     },
     Knob {
@@ -62,9 +62,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("tx-buffer"),
         takes: Takes::Bytes,
         default: Default::Told("the kernel's own, which grows"),
-        said: Said::As("tx_buffer"),
+        said: ArmNaming::As("tx_buffer"),
         turn: 47,
-        help: "of two hosts, the send buffer of the sender's socket (SO_SNDBUF), like 64K; the kernel doubles it",
+        help: "send buffer of the sender's socket (SO_SNDBUF), like 64K; for two hosts; the kernel doubles it",
         labs: OWN,
         ..OF_HOSTS
     },
@@ -73,9 +73,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("rx-buffer"),
         takes: Takes::Bytes,
         default: Default::Told("the kernel's own, which grows"),
-        said: Said::As("rx_buffer"),
+        said: ArmNaming::As("rx_buffer"),
         turn: 48,
-        help: "of two hosts, the receive buffer of the receiver's socket (SO_RCVBUF), like 64K; the kernel doubles it",
+        help: "receive buffer of the receiver's socket (SO_RCVBUF), like 64K; for two hosts; the kernel doubles it",
         labs: OWN,
         ..OF_HOSTS
     },
@@ -84,9 +84,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("tx-shift"),
         takes: Takes::Number { least: 0, most: 6 },
         default: Default::Level("0"),
-        said: Said::As("tx_shift"),
+        said: ArmNaming::As("tx_shift"),
         turn: 9,
-        help: "of two hosts, the speed of the sender's CPU: an instruction takes 2^N ns, 0 to 6",
+        help: "speed of the sender's CPU: an instruction takes 2^N ns, 0 to 6; for two hosts",
         ..OF_HOSTS
     },
     Knob {
@@ -94,9 +94,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("rx-shift"),
         takes: Takes::Number { least: 0, most: 6 },
         default: Default::Level("0"),
-        said: Said::As("rx_shift"),
+        said: ArmNaming::As("rx_shift"),
         turn: 10,
-        help: "of two hosts, the speed of the receiver's CPU, as `tx_shift`",
+        help: "speed of the receiver's CPU, as `tx_shift`; for two hosts",
         ..OF_HOSTS
     },
     Knob {
@@ -104,9 +104,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("buffer"),
         takes: Takes::Bytes,
         default: Default::Told("the kernel's own, which grows"),
-        said: Said::As("buffer"),
+        said: ArmNaming::As("buffer"),
         turn: 53,
-        help: "of two hosts, the buffers of both sockets, as `tx_buffer` and `rx_buffer`, which go before it",
+        help: "buffers of both sockets; for two hosts; `tx_buffer` and `rx_buffer` take precedence",
         labs: OWN,
         ..OF_HOSTS
     },
@@ -114,19 +114,19 @@ pub(super) const KNOBS: &[Knob] = &[
         key: "rx_link",
         flag: Flag::List("rx-link"),
         takes: Takes::Word { what: "link", words: Link::CREATED_WORDS },
-        default: Default::Told("that of `link`"),
-        said: Said::As("rx_link"),
+        default: Default::Told("the same as `link`"),
+        said: ArmNaming::As("rx_link"),
         turn: 11,
-        help: "of two hosts, the receiver's NIC, if it is another than the sender's: `e1000`, `e1000e` or `virtio-net`",
+        help: "receiver's NIC, if it differs from the sender's: `e1000`, `e1000e` or `virtio-net`; for two hosts",
         ..OF_HOSTS
     },
     Knob {
         key: "throttle",
         flag: Flag::List("throttle"),
         default: Default::Level("on"),
-        said: Said::As("throttle"),
+        said: ArmNaming::As("throttle"),
         turn: 54,
-        help: "of two hosts with link `e1000`, whether the NICs delay interrupts, as `coalesce` sets it: QEMU lets at least 128 us pass; `off` is its `mitigation=off`",
+        help: "delay interrupts in the NIC, as set by `coalesce`; for two hosts with link `e1000`; QEMU delays them by at least 128 us; `off` is QEMU's `mitigation=off`",
         ..OF_HOSTS
     },
 ];

@@ -1,11 +1,11 @@
 //! Knobs of NICs, as ethtool and sysfs have them.
 
-use super::super::super::machine::interface;
 use super::super::super::nic::{Channel, Coalescing, Ring, cpu_list};
+use super::super::super::objects::interface;
 use super::super::level::Takes;
 use super::{
-    ALL, Default, Flag, HOST, HOSTS, Knob, LINKS_AND_WORK, Recorded, SWITCH, Said, VM, WORK, ends,
-    of_wire,
+    ALL, ArmNaming, Default, Flag, HOST, HOSTS, Knob, LINKS_AND_WORK, Recorded, SWITCH, VM, WORK,
+    ends, of_wire,
 };
 use crate::hosts;
 
@@ -29,9 +29,9 @@ pub(super) const KNOBS: &[Knob] = &[
             switches: Coalescing::SWITCHES,
         },
         default: Default::Told("the driver's"),
-        said: Said::Below,
+        said: ArmNaming::Below,
         turn: 55,
-        help: "when NICs raise interrupts, as by `ethtool -C`: `rx-usecs`, `rx-frames`, `tx-usecs`, `tx-frames`; `adaptive-rx` and `adaptive-tx` are switches, for drivers that adapt the rest by themselves",
+        help: "interrupt coalescing of NICs, as by `ethtool -C`; numbers: `rx-usecs`, `rx-frames`, `tx-usecs`, `tx-frames`; switches, for drivers that adapt the rest by themselves: `adaptive-rx`, `adaptive-tx`",
         ..OF_NICS
     },
     Knob {
@@ -40,7 +40,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "coalesce_in",
             "coalesce-in",
             56,
-            "ends whose NICs have `coalesce`: `tx` (the sender), `rx` or `both`",
+            "ends that `coalesce` applies to: `tx` (the sender), `rx` or `both`",
         )
     },
     Knob {
@@ -48,9 +48,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Pairs("rings"),
         takes: Takes::Numbers { what: "ring", words: Ring::WORDS, least: 1, switches: &[] },
         default: Default::Told("the driver's"),
-        said: Said::Dotted,
+        said: ArmNaming::Dotted,
         turn: 57,
-        help: "packets that the rings of NICs hold, as by `ethtool -G`: `rx`, `tx`",
+        help: "ring sizes of NICs in packets, as by `ethtool -G`: `rx`, `tx`",
         ..OF_NICS
     },
     Knob {
@@ -59,7 +59,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "rings_in",
             "rings-in",
             58,
-            "ends whose NICs have `rings`: `tx` (the sender), `rx` or `both`",
+            "ends that `rings` applies to: `tx` (the sender), `rx` or `both`",
         )
     },
     Knob {
@@ -67,9 +67,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Pairs("feature"),
         takes: Takes::Switches { what: "feature", words: &[] },
         default: Default::Told("the device's default"),
-        said: Said::Below,
+        said: ArmNaming::Below,
         turn: 59,
-        help: "features of devices to turn on or off, by the names of `ethtool -k`, like `rx-vlan-filter` or `tx-tcp-segmentation`",
+        help: "device features to turn on or off; names are as in `ethtool -k`, like `rx-vlan-filter` or `tx-tcp-segmentation`",
         ..OF_NICS
     },
     Knob {
@@ -78,7 +78,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "feature_in",
             "feature-in",
             60,
-            "ends whose devices have `feature`: `tx` (the sender), `rx` or `both`",
+            "ends that `feature` applies to: `tx` (the sender), `rx` or `both`",
         )
     },
     Knob {
@@ -86,9 +86,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("gro-flush-timeout"),
         takes: of_wire("time", |text| hosts::time_of(text).map(|_| text.trim().into())),
         default: Default::Level("0"),
-        said: Said::As("gro_flush_timeout"),
+        said: ArmNaming::As("gro_flush_timeout"),
         turn: 61,
-        help: "time after which a device is polled again, and what GRO holds is handed on, like 20us: `/sys/class/net/DEV/gro_flush_timeout`, there in ns",
+        help: "time after which a device is polled again, like 20us; packets held by GRO are passed on then; as in `/sys/class/net/DEV/gro_flush_timeout`, which is in ns",
         ..OF_NICS
     },
     Knob {
@@ -96,33 +96,33 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("napi-defer-hard-irqs"),
         takes: Takes::Number { least: 0, most: i32::MAX as u32 },
         default: Default::Level("0"),
-        said: Said::As("napi_defer_hard_irqs"),
+        said: ArmNaming::As("napi_defer_hard_irqs"),
         turn: 62,
-        help: "polls without a packet, `gro_flush_timeout` apart, before a device's interrupt is turned on again: `/sys/class/net/DEV/napi_defer_hard_irqs`",
+        help: "empty polls before a device's interrupt is enabled again; the polls are `gro_flush_timeout` apart; as in `/sys/class/net/DEV/napi_defer_hard_irqs`",
         ..OF_NICS
     },
     Knob {
         key: "threaded",
         flag: Flag::List("threaded"),
-        said: Said::As("threaded"),
+        said: ArmNaming::As("threaded"),
         turn: 63,
-        help: "whether kernel threads poll devices (threaded NAPI): `/sys/class/net/DEV/threaded`",
+        help: "poll devices in kernel threads (threaded NAPI); as in `/sys/class/net/DEV/threaded`",
         ..OF_NICS
     },
     ends(
         "napi_in",
         "napi-in",
         64,
-        "ends whose devices have the three before: `tx` (the sender), `rx` or `both`",
+        "ends that `gro_flush_timeout`, `napi_defer_hard_irqs` and `threaded` apply to: `tx` (the sender), `rx` or `both`",
     ),
     Knob {
         key: "channels",
         flag: Flag::Pairs("channels"),
         takes: Takes::Numbers { what: "channel", words: Channel::WORDS, least: 0, switches: &[] },
         default: Default::Told("the driver's"),
-        said: Said::Dotted,
+        said: ArmNaming::Dotted,
         turn: 83,
-        help: "queues of NICs that are in use, as by `ethtool -L`: `rx`, `tx`, `combined`; at most as many as `ethtool -l` shows, of veth those of `queues`",
+        help: "number of NIC queues in use, as by `ethtool -L`: `rx`, `tx`, `combined`; maximum: see `ethtool -l` (veth: `queues`)",
         ..OF_NICS
     },
     Knob {
@@ -130,9 +130,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Again("rps-cpus"),
         takes: CPUS,
         default: Default::Told("none"),
-        said: Said::As("rps_cpus"),
+        said: ArmNaming::As("rps_cpus"),
         turn: 84,
-        help: "CPUs that go on with received packets (receive packet steering), like `0-3,6`, or `none`: `/sys/class/net/DEV/queues/rx-N/rps_cpus` of all queues",
+        help: "CPUs that process received packets (RPS), like `0-3,6`, or `none`; as in `/sys/class/net/DEV/queues/rx-N/rps_cpus`, for all queues",
         ..OF_NICS
     },
     Knob {
@@ -140,26 +140,26 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Again("xps-cpus"),
         takes: CPUS,
         default: Default::Told("the driver's"),
-        said: Said::As("xps_cpus"),
+        said: ArmNaming::As("xps_cpus"),
         turn: 85,
-        help: "CPUs that send by each queue (transmit packet steering), like `0-3,6`, or `none`: `/sys/class/net/DEV/queues/tx-N/xps_cpus` of all queues",
+        help: "CPUs that send on each queue (XPS), like `0-3,6`, or `none`; as in `/sys/class/net/DEV/queues/tx-N/xps_cpus`, for all queues",
         ..OF_NICS
     },
     ends(
         "steering_in",
         "steering-in",
         86,
-        "ends whose devices have the three before: `tx` (the sender), `rx` or `both`",
+        "ends that `channels`, `rps_cpus` and `xps_cpus` apply to: `tx` (the sender), `rx` or `both`",
     ),
     Knob {
         key: "nic",
         flag: Flag::Again("nic"),
         takes: Takes::Text { what: "interface", parse: interface },
         default: Default::Told("none"),
-        said: Said::As("nic"),
+        said: ArmNaming::As("nic"),
         recorded: Recorded::IfSet,
         turn: 87,
-        help: "in lab host, the interface of this machine that has the settings of NICs while a command runs: `coalesce`, `rings`, `channels`, `offload`, `feature`, `gro_flush_timeout`, `napi_defer_hard_irqs`, `threaded`, `rps_cpus`, `xps_cpus`, `irq_cpus`; they are restored after each run",
+        help: "interface of this machine to set up while a command runs; in lab host; takes `coalesce`, `rings`, `channels`, `offload`, `feature`, `gro_flush_timeout`, `napi_defer_hard_irqs`, `threaded`, `rps_cpus`, `xps_cpus` and `irq_cpus`, which are restored after each run",
         ..OF_OWN
     },
     Knob {
@@ -167,9 +167,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Again("irq-cpus"),
         takes: CPUS,
         default: Default::Told("the kernel's"),
-        said: Said::As("irq_cpus"),
+        said: ArmNaming::As("irq_cpus"),
         turn: 88,
-        help: "CPUs that all interrupts of `nic` are handled on, like `0-3,6`: `/proc/irq/N/smp_affinity_list`",
+        help: "CPUs that handle the interrupts of `nic`, like `0-3,6`; as in `/proc/irq/N/smp_affinity_list`, for all its interrupts",
         ..OF_OWN
     },
     Knob {
@@ -178,9 +178,9 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Settings,
         default: Default::Told("none"),
         labs: VM,
-        said: Said::Below,
+        said: ArmNaming::Below,
         turn: 65,
-        help: "options of modules that the guest loads, by module, as in modprobe.d(5), like `e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\"`",
+        help: "module options by module, as in modprobe.d(5), like `e1000 = \"TxIntDelay=0 TxAbsIntDelay=0\"`; of modules that the guest loads",
         ..SWITCH
     },
     Knob {
@@ -191,7 +191,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "module_options_in",
             "module-options-in",
             66,
-            "of two hosts, those whose modules have `module_options`: `tx` (the sender), `rx` or `both`",
+            "hosts that `module_options` applies to, of two hosts: `tx` (the sender), `rx` or `both`",
         )
     },
 ];

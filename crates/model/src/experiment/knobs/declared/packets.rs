@@ -1,10 +1,11 @@
 //! Knobs of packets and what they run through.
 
+use super::super::super::qdisc;
 use super::super::Offload;
 use super::super::level::Takes;
 use super::{
-    ALL, BETWEEN, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, LINKS_AND_WORK, PACKETS,
-    PACKETS_AND_HOSTS, PROTOCOLS, Recorded, STRING, SWITCH, Said, VM, within,
+    ALL, ArmNaming, BETWEEN, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, LINKS_AND_WORK, PACKETS,
+    PACKETS_AND_HOSTS, PROTOCOLS, Recorded, STRING, SWITCH, VM, within,
 };
 use crate::arch::Arch;
 use crate::class::{Family, Link};
@@ -16,7 +17,7 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Word { what: "protocol", words: PROTOCOLS },
         default: Default::Level("udp"),
         workloads: PACKETS_AND_HOSTS,
-        said: Said::Word,
+        said: ArmNaming::Word,
         recorded: Recorded::Field,
         turn: 14,
         help: "protocol to send: `raw` (ICMP echo, as ping sends), `udp` or `tcp`",
@@ -29,7 +30,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("ipv4"),
         labs: ALL,
         workloads: LINKS_AND_FRAMES,
-        said: Said::Word,
+        said: ArmNaming::Word,
         recorded: Recorded::Field,
         turn: 13,
         help: "IP version: `ipv4` or `ipv6`",
@@ -40,7 +41,7 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Word { what: "link", words: Link::CREATED_WORDS },
         default: Default::Level("veth"),
         workloads: LINKS_AND_FRAMES,
-        said: Said::Word,
+        said: ArmNaming::Word,
         recorded: Recorded::Field,
         turn: 12,
         help: Link::HELP,
@@ -50,28 +51,28 @@ pub(super) const KNOBS: &[Knob] = &[
         key: "forward",
         flag: Flag::Switch("forward"),
         workloads: BETWEEN,
-        said: Said::As("forward"),
+        said: ArmNaming::As("forward"),
         recorded: Recorded::Field,
         turn: 15,
-        help: "a router between sender and receiver, with a link on each side; not with `lo`",
+        help: "send through a router between sender and receiver; each side has a link of its own; not with `lo`",
         ..SWITCH
     },
     Knob {
         key: "bridge",
         flag: Flag::Switch("bridge"),
         workloads: BETWEEN,
-        said: Said::As("bridge"),
+        said: ArmNaming::As("bridge"),
         turn: 16,
-        help: "a bridge between sender and receiver; not with `lo` or `forward`",
+        help: "send through a bridge between sender and receiver; not with `lo` or `forward`",
         ..SWITCH
     },
     Knob {
         key: "queues",
         flag: Flag::List("queues"),
         takes: Takes::Number { least: 1, most: 64 },
-        default: Default::Told("the device's default; for frames, as many as `cores`"),
+        default: Default::Told("the device's default; for frames, `cores`"),
         workloads: LINKS_AND_FRAMES,
-        said: Said::As("queues"),
+        said: ArmNaming::As("queues"),
         turn: 17,
         help: "number of queues per veth device, 1 to 64",
         ..SWITCH
@@ -82,10 +83,10 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Bytes,
         default: Default::Level("10"),
         workloads: PACKETS_AND_HOSTS,
-        said: Said::As("size"),
+        said: ArmNaming::As("size"),
         recorded: Recorded::Field,
         turn: 18,
-        help: "payload of a packet in bytes, without headers, like 1400 or 4K; at most 65,507. Between two hosts, the size of a request and of its answer, by default 64",
+        help: "payload of a packet in bytes, without headers, like 1400 or 4K; at most 65,507; between two hosts, the size of a request and of its answer, by default 64",
         ..SWITCH
     },
     Knob {
@@ -93,9 +94,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("mtu"),
         takes: Takes::Bytes,
         default: Default::Told("the device's default"),
-        said: Said::As("mtu"),
+        said: ArmNaming::As("mtu"),
         turn: 19,
-        help: "MTU of all links, 68 to 65,535, with `ipv6` at least 1,280; some devices have a lower maximum",
+        help: "MTU of all links, 68 to 65,535; with `ipv6`, at least 1,280; some devices have a lower maximum",
         ..SWITCH
     },
     Knob {
@@ -105,27 +106,27 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Level("debian"),
         labs: VM,
         workloads: LINKS_AND_FRAMES,
-        said: Said::As("kernel"),
+        said: ArmNaming::As("kernel"),
         recorded: Recorded::Always,
         turn: 0,
-        help: "kernel that the guest boots, as listed by `plumb kernel list`",
+        help: "kernel of the guest (see `plumb kernel list`)",
     },
     Knob {
         key: "arch",
         flag: Flag::List("arch"),
         takes: Takes::Text { what: "architecture", parse: Arch::level },
-        default: Default::Told("that of the kernel"),
+        default: Default::Told("the kernel's"),
         labs: VM,
-        said: Said::As("arch"),
+        said: ArmNaming::As("arch"),
         turn: 99,
-        help: "architecture of the guest, `x86-64` or `arm64`: `kernel` as it is built for it (`debian` is `debian:arm64` on arm64)",
+        help: "architecture of the guest, `x86-64` or `arm64`; selects the build of `kernel` for it (`debian` is `debian:arm64` on arm64)",
         ..SWITCH
     },
     Knob {
         key: "mitigations",
         flag: Flag::List("mitigations"),
         labs: VM,
-        said: Said::As("mitigations"),
+        said: ArmNaming::As("mitigations"),
         recorded: Recorded::Always,
         turn: 3,
         help: "mitigations of CPU vulnerabilities in the guest",
@@ -137,7 +138,7 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: STRING,
         default: Default::Told("empty"),
         labs: VM,
-        said: Said::As("cmdline"),
+        said: ArmNaming::As("cmdline"),
         turn: 4,
         help: "additional parameters on the guest kernel's command line",
         ..SWITCH
@@ -147,9 +148,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Pairs("sysctl"),
         takes: Takes::Settings,
         default: Default::Told("empty"),
-        said: Said::Below,
+        said: ArmNaming::Below,
         turn: 20,
-        help: "sysctls, as in sysctl(8), with values as strings; set in each network namespace, in guests also those that are not per namespace; in lab host this machine's, below `net.` and `vm.`",
+        help: "sysctls, as in sysctl(8); values are strings; set in each network namespace, and in guests also if not per namespace; in lab host, this machine's below `net.` and `vm.`",
         labs: ALL,
         workloads: LINKS_AND_WORK,
         ..SWITCH
@@ -159,9 +160,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::Pairs("offload"),
         takes: Takes::Switches { what: "offload", words: Offload::WORDS },
         default: Default::Told("the device's default"),
-        said: Said::Below,
+        said: ArmNaming::Below,
         turn: 21,
-        help: "offloads to turn on or off on every device of the path, as by `ethtool -K`: `rx-checksum`, `tx-checksum`, `sg`, `tso`, `gso`, `gro`",
+        help: "offloads to turn on or off, as by `ethtool -K`; names: `rx-checksum`, `tx-checksum`, `sg`, `tso`, `gso`, `gro`; for every device of the path",
         labs: ALL,
         workloads: LINKS_AND_WORK,
         ..SWITCH
@@ -171,7 +172,7 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: Takes::Rules,
         default: Default::Told("none"),
         workloads: PACKETS,
-        said: Said::Rules,
+        said: ArmNaming::Rules,
         turn: 23,
         help: "nftables rules, see below; without any, `nf_tables` is not loaded",
         ..SWITCH
@@ -181,21 +182,21 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: within("namespace"),
         default: Default::Level("tx"),
         workloads: PACKETS,
-        said: Said::As("nft_in"),
+        said: ArmNaming::As("nft_in"),
         recorded: Recorded::With("nft"),
         turn: 22,
-        help: "namespace that has the rules: `tx` (the sender), `rx`, `both`, `router` or `bridge`",
+        help: "namespace with the rules: `tx` (the sender), `rx`, `both`, `router` or `bridge`",
         ..SWITCH
     },
     Knob {
         key: "qdisc",
         flag: Flag::Again("qdisc"),
-        takes: Takes::Text { what: "string", parse: |text| Ok(super::super::qdisc::normal(text)) },
+        takes: Takes::Text { what: "string", parse: |text| Ok(qdisc::normal(text)) },
         default: Default::Told("the device's default"),
         workloads: PACKETS,
-        said: Said::OrOwn("qdisc"),
+        said: ArmNaming::OrOwn("qdisc"),
         turn: 25,
-        help: "root qdisc, in the syntax of `tc qdisc replace dev DEV root`; empty for the device's default",
+        help: "root qdisc, as in `tc qdisc replace dev DEV root`; empty for the device's default",
         ..SWITCH
     },
     Knob {
@@ -204,10 +205,10 @@ pub(super) const KNOBS: &[Knob] = &[
         takes: within("namespace"),
         default: Default::Level("tx"),
         workloads: PACKETS,
-        said: Said::As("qdisc_in"),
+        said: ArmNaming::As("qdisc_in"),
         recorded: Recorded::IfSetWith("qdisc"),
         turn: 24,
-        help: "namespace that has the qdisc, on egress: `tx` (the sender), `rx`, `both`, `router` or `bridge` (towards the receiver)",
+        help: "namespace with the qdisc, on egress: `tx` (the sender), `rx`, `both`, `router` or `bridge` (towards the receiver)",
         ..SWITCH
     },
     Knob {
@@ -217,9 +218,9 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Told("the kernel's"),
         labs: VM,
         workloads: LINKS,
-        said: Said::OrOwn("module"),
+        said: ArmNaming::OrOwn("module"),
         turn: 1,
-        help: "file of a module, relative to the experiment's directory or the current one, to load instead of the kernel's module of that name; or a module to be built, like `usbnet` or `usbnet+fix.patch`; or a list of these",
+        help: "module file to load instead of the kernel's module of that name; relative to the experiment's directory or the current one; or a module to build, like `usbnet` or `usbnet+fix.patch`; or a list of such files and modules",
         ..SWITCH
     },
     Knob {
@@ -229,9 +230,9 @@ pub(super) const KNOBS: &[Knob] = &[
         default: Default::Told("none"),
         labs: VM,
         workloads: LINKS_AND_FRAMES,
-        said: Said::As("load"),
+        said: ArmNaming::As("load"),
         turn: 100,
-        help: "modules of the guest's kernel to load, by name, like `br_netfilter`, with what they need",
+        help: "kernel modules to load in the guest, by name, like `br_netfilter`; with their dependencies",
         ..SWITCH
     },
 ];

@@ -1,6 +1,6 @@
 //! Knobs of the wire between two hosts, or two NICs of a guest.
 
-use super::{Default, Flag, Knob, PACKETS_AND_HOSTS, SWITCH, Said, VM, of_wire};
+use super::{ArmNaming, Default, Flag, Knob, PACKETS_AND_HOSTS, SWITCH, VM, of_wire};
 use crate::hosts;
 
 /// The base of these.
@@ -12,9 +12,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("wire-rate"),
         takes: of_wire("rate", |text| hosts::rate_of(text).map(|_| text.trim().into())),
         default: Default::Level("1G"),
-        said: Said::As("wire_rate"),
+        said: ArmNaming::As("wire_rate"),
         turn: 49,
-        help: "bits per second of the wire between two hosts, like 1G or 100M, 100k to 100G; between NICs of one guest there is a wire if one of these is set",
+        help: "bit rate of the wire between two hosts, like 1G or 100M; 100k to 100G; the NICs of one guest have a wire if one of the wire's knobs is set",
         ..OF_WIRES
     },
     Knob {
@@ -22,9 +22,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("wire-delay"),
         takes: of_wire("time", |text| hosts::time_of(text).map(|_| text.trim().into())),
         default: Default::Level("1us"),
-        said: Said::As("wire_delay"),
+        said: ArmNaming::As("wire_delay"),
         turn: 50,
-        help: "the time that a bit takes from one end of the wire to the other, like 1us or 10ms, at most 1s",
+        help: "propagation delay of the wire, like 1us or 10ms; at most 1s",
         ..OF_WIRES
     },
     Knob {
@@ -32,9 +32,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("wire-jitter"),
         takes: of_wire("time", |text| hosts::time_of(text).map(|_| text.trim().into())),
         default: Default::Level("0"),
-        said: Said::As("wire_jitter"),
+        said: ArmNaming::As("wire_jitter"),
         turn: 51,
-        help: "the longest time that is added to `wire_delay`, a random one for each frame by `seed`; frames stay in order",
+        help: "maximum random delay added to `wire_delay` for each frame; depends on `seed`; frames stay in order",
         ..OF_WIRES
     },
     Knob {
@@ -42,9 +42,9 @@ pub(super) const KNOBS: &[Knob] = &[
         flag: Flag::List("wire-loss"),
         takes: of_wire("percentage", |text| hosts::loss_of(text).map(|_| text.trim().into())),
         default: Default::Level("0"),
-        said: Said::As("wire_loss"),
+        said: ArmNaming::As("wire_loss"),
         turn: 52,
-        help: "the share of frames that the wire loses, like 0.1%, by `seed`",
+        help: "share of frames lost on the wire, like 0.1%; depends on `seed`",
         ..OF_WIRES
     },
 ];

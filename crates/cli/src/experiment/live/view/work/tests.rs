@@ -5,7 +5,7 @@ use std::path::Path;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::events::{COUNT, INSTRUMENT, TIME};
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::{Item, Of};
+use netplumb_model::quantity::{FigureKey, Subject};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
 use netplumb_model::span::{Span, SpanOf, Stage, StageKind, Times};
 use netplumb_model::spans;
@@ -45,7 +45,7 @@ fn recording(instrument: &str, blocks: u32) -> Recording {
             returned: 0,
             duration_ns: 500_000_000,
         });
-        recording.add(Of::Block(index), &BUSY, Item::ONLY, 0.75);
+        recording.add(Subject::Block(index), &BUSY, FigureKey::ONLY, 0.75);
     }
     recording
 }
@@ -55,17 +55,17 @@ fn counts(events: u32) -> Recording {
     let mut recording = recording(INSTRUMENT, 40);
     for block in 0..40 {
         let wave = f64::from(block % 10);
-        let of = Of::Block(block);
-        recording.add(of, &TIME, Item::label("task-clock"), 2.5e8 + wave * 1e7);
-        recording.add(of, &COUNT, Item::label("page-faults"), wave * 1e5);
-        recording.add(of, &COUNT, Item::label("cpu-migrations"), 0.0);
+        let of = Subject::Block(block);
+        recording.add(of, &TIME, FigureKey::label("task-clock"), 2.5e8 + wave * 1e7);
+        recording.add(of, &COUNT, FigureKey::label("page-faults"), wave * 1e5);
+        recording.add(of, &COUNT, FigureKey::label("cpu-migrations"), 0.0);
         for event in 0..events {
             let name = format!("block:a_tracepoint_with_a_name_of_some_length_{event:02}");
-            recording.add(of, &COUNT, Item::label(name), 40.0 - f64::from(event));
+            recording.add(of, &COUNT, FigureKey::label(name), 40.0 - f64::from(event));
         }
     }
-    let unwatched = recording.unwatched.entry(INSTRUMENT.into()).or_default();
-    unwatched.insert("cycles".into(), "no PMU".into());
+    let not_measured = recording.not_measured.entry(INSTRUMENT.into()).or_default();
+    not_measured.insert("cycles".into(), "no PMU".into());
     recording
 }
 
@@ -99,13 +99,13 @@ fn samples(functions: u32) -> Recording {
         }
     }
     for block in 0..12 {
-        recording.add(Of::Block(block), &OWN_CPU, Item::ONLY, 2e6);
+        recording.add(Subject::Block(block), &OWN_CPU, FigureKey::ONLY, 2e6);
     }
     recording.add_loss("samples", Loss::new("samples lost: buffer full", 3, ""));
     recording
 }
 
-/// Times between events: stages of which a few go another way.
+/// Times between events: stages, with a few that take another way.
 fn times() -> Recording {
     let mut recording = recording(spans::INSTRUMENT, 40);
     let events = "block:block_rq_insert → block:block_rq_issue → block:block_rq_complete";
@@ -137,13 +137,13 @@ fn times() -> Recording {
         }
     }
     for block in 0..40 {
-        recording.add(Of::Block(block), &OWN_CPU, Item::ONLY, 2e6);
+        recording.add(Subject::Block(block), &OWN_CPU, FigureKey::ONLY, 2e6);
     }
     recording
 }
 
 fn screen(recording: &Recording, width: u16, height: u16) -> String {
-    let view = View::of(recording, 12);
+    let view = View::from_recording(recording, 12);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| view.render(frame)).unwrap();
     let buffer = terminal.backend().buffer().clone();
@@ -176,13 +176,13 @@ fn screens() {
 /// Check the line without a terminal.
 #[test]
 fn in_a_line() {
-    let line = View::of(&counts(1), 12).line();
+    let line = View::from_recording(&counts(1), 12).line();
     assert!(
         line.starts_with("20.0 s: task-clock 0.68 CPUs, page-faults 1.80M/s, block:"),
         "{line}"
     );
     assert!(line.ends_with("; nothing lost, 0.75 CPUs busy"), "{line}");
-    let line = View::of(&samples(2), 12).line();
+    let line = View::from_recording(&samples(2), 12).line();
     assert!(line.contains("a?[2Jfunction_of_a_file"), "{line}");
     assert!(line.ends_with("0.75 CPUs busy; 3 samples lost: buffer full"), "{line}");
 }

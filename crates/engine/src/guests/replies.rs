@@ -1,9 +1,9 @@
-//! What instruments in a guest tell of their windows.
+//! Reports of instruments in a guest, added to a recording.
 
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::Family;
 use netplumb_model::message::{Reply, TimedBlock};
-use netplumb_model::quantity::Of;
+use netplumb_model::quantity::Subject;
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::timing::TimingSpec;
 
@@ -12,19 +12,19 @@ use crate::index::Index;
 use crate::kinds::{WindowOf, add_kinds};
 
 /// Add a guest's report of a block to the corresponding blocks of the recording.
-pub(super) fn add_told(
+pub(super) fn add_block(
     recording: &mut Recording,
     index: &mut Index,
     gatherer: Option<&mut Gatherer>,
     blocks: &[u32],
-    told: &TimedBlock,
+    timed_block: &TimedBlock,
 ) {
-    if let (Some(gatherer), Some(window)) = (gatherer, &told.window) {
+    if let (Some(gatherer), Some(window)) = (gatherer, &timed_block.window) {
         gatherer.add(recording, index, blocks, window);
     }
     if let Some(&block) = blocks.first() {
-        for figure in &told.figures {
-            recording.add_figure(Of::Block(block), figure.clone());
+        for figure in &timed_block.figures {
+            recording.add_figure(Subject::Block(block), figure.clone());
         }
     }
 }
@@ -55,7 +55,7 @@ impl<'a> CommandWindows<'a> {
             arm,
             family: spec.filter.family,
             instrument: spec.instrument.clone(),
-            index: Index::of(recording),
+            index: Index::from_recording(recording),
             gatherer: None,
         }
     }
@@ -68,11 +68,11 @@ impl<'a> CommandWindows<'a> {
                 let gatherer = Gatherer::new(by, recording, index, layers, attached);
                 self.gatherer = Some(gatherer);
             }
-            Reply::TimedBlock(told) => {
-                let Some(window) = &told.window else {
+            Reply::TimedBlock(timed_block) => {
+                let Some(window) = &timed_block.window else {
                     return;
                 };
-                let (number, ns) = (told.index, told.duration_ns);
+                let (number, ns) = (timed_block.index, timed_block.duration_ns);
                 let of = WindowOf {
                     like: self.like,
                     instrument: &self.instrument,
@@ -81,7 +81,7 @@ impl<'a> CommandWindows<'a> {
                 };
                 let blocks = add_kinds(recording, &of, window, number, ns);
                 let gatherer = self.gatherer.as_mut();
-                add_told(recording, &mut self.index, gatherer, &blocks, told);
+                add_block(recording, &mut self.index, gatherer, &blocks, timed_block);
             }
             _ => {}
         }
