@@ -52,6 +52,8 @@ unshare --mount bash -euo pipefail -c '
 	root=$0 here=$1 target=$2
 	shift 2
 	mount --make-rprivate /
+	# A mount point of its own, as / is: commands look for the mount that a path is on.
+	mount --bind "$root" "$root"
 	for folder in proc sys dev; do mount --rbind "/$folder" "$root/$folder"; done
 	mount -t tmpfs tmpfs "$root/tmp"
 	cp /etc/resolv.conf "$root/etc/resolv.conf"
