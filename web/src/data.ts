@@ -6,7 +6,7 @@
 import { short } from "./number";
 
 /** The schema that this page reads. */
-export const SCHEMA = 3;
+export const SCHEMA = 4;
 
 export interface Page {
   schema: number;
@@ -24,8 +24,8 @@ export interface Page {
   functions: PageFunction[];
   summary?: PageTable | null;
   classes: PageClass[];
-  sampled?: PageSampled[];
-  shares?: PageSampled[];
+  sampled?: PageSection[];
+  shares?: PageSection[];
   threads?: PageThreads | null;
   traced?: PageTraced[];
   code?: PageCode[];
@@ -46,13 +46,10 @@ export interface PageCode {
   lines?: PageTable | null;
 }
 
-/**
- * A timer's samples of an arm, compared to its executed instructions; or the shares that an experiment asks for:
- * executed, sampled and published.
- */
-export interface PageSampled {
+/** A table and sentences below it. */
+export interface PageSection {
   table: PageTable;
-  blamed: string[];
+  sentences: string[];
 }
 
 /** Traced calls of a block. */

@@ -7,11 +7,11 @@ use netplumb_model::reads::{
 use netplumb_model::recording::Recording;
 
 use crate::analysis::ClassView;
+use crate::document::Section;
 use crate::number::printable;
-use crate::page::PageTable;
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
-use crate::table::{Column, Room, Table, Value};
+use crate::table::{Column, Table, Value};
 use crate::times::ns;
 
 /// Letters of an arm's name.
@@ -133,42 +133,19 @@ fn with_unit(value: f64) -> String {
     }
 }
 
-/// The table of the arms of some classes; none if no guest had a disk.
-fn table<'r>(
-    recording: &'r Recording,
-    classes: &[ClassView<'r>],
-) -> Option<Table<'r, DiskRow<'r>>> {
+/// The arms of some classes; none if no guest had a disk.
+pub fn section<'r>(recording: &'r Recording, classes: &[ClassView<'r>]) -> Option<Section<'r>> {
     let mut arms: Vec<usize> = classes.iter().map(|class| class.arm).collect();
     arms.dedup();
     arms.retain(|arm| mean(recording, *arm, &GUEST_TIME).is_some());
-    let rows = arms.into_iter().map(|arm| DiskRow { recording, arm });
-    let table = Table::new(columns(), rows);
-    (!table.is_empty()).then_some(table)
-}
-
-/// For a terminal; empty if no guest had a disk.
-pub fn terminal(recording: &Recording, classes: &[ClassView<'_>], columns: usize) -> String {
-    match table(recording, classes) {
-        Some(table) => {
-            let room = Room::new(columns, NAME_LETTERS);
-            format!("Disk and page faults, per run\n{}", table.terminal(room))
-        }
-        None => String::new(),
+    if arms.is_empty() {
+        return None;
     }
-}
-
-/// As Markdown.
-pub(crate) fn markdown(recording: &Recording, classes: &[ClassView<'_>], out: &mut String) {
-    if let Some(table) = table(recording, classes) {
-        out.push_str("## Disk and page faults, per run\n\n");
-        table.markdown(out);
-    }
-}
-
-/// For the page.
-pub(crate) fn page(recording: &Recording, classes: &[ClassView<'_>]) -> Option<PageTable> {
-    let table = table(recording, classes)?;
-    Some(table.page("Disk and page faults, per run"))
+    let rows = move |_| {
+        let rows = arms.iter().map(|arm| DiskRow { recording, arm: *arm });
+        Table::new(columns(), rows)
+    };
+    Some(Section::new("disks", NAME_LETTERS, rows).heading("Disk and page faults, per run"))
 }
 
 /// Its columns, for the reference.

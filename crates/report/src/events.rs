@@ -1,4 +1,4 @@
-//! Counts of events: as tables for terminals, CSV, JSON, Markdown and the page.
+//! Counts of events: a document of their tables, and of the call graphs that caused them.
 
 pub(crate) mod columns;
 pub(crate) mod counted;
@@ -13,20 +13,14 @@ use netplumb_model::events::{BROKEN_DOWN, By, COUNT, INSTRUMENT};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Recording, Total};
 use netplumb_model::timing::OWN_CPU;
-use serde::Serialize;
 
 use crate::acting;
 use crate::analysis;
-use crate::claims::{self, Judged};
-use crate::conclusions;
-use crate::footer::{self, Note};
-use crate::html::{facts, title, warnings};
-use crate::json::{Common, pretty};
+use crate::document::{Document, Reader, Section};
+use crate::footer::Note;
 use crate::number::{counted, printable, thousands};
-use crate::page::{Page, PageTable, SCHEMA};
 use crate::summary::sent;
-use crate::table::{Room, Table, Value};
-use crate::text::{continued, prose};
+use crate::table::Table;
 use crate::tree;
 use crate::trust::common::{CUT_SHORT, kernel, ledger, lost};
 use crate::trust::devices::devices;
@@ -42,27 +36,13 @@ const SMALLEST_PERCENT: f64 = 2.0;
 /// Letters of an arm's name in a heading.
 const ARM_LETTERS: usize = 200;
 
-/// For programs.
-fn table(recording: &Recording) -> Table<'_, EventRow<'_>> {
-    of_rows(rows(recording))
-}
-
-/// For people.
-fn short_table(recording: &Recording) -> Table<'_, EventRow<'_>> {
-    of_rows(shown(recording))
-}
-
 fn of_rows<'r>(rows: Vec<EventRow<'r>>) -> Table<'r, EventRow<'r>> {
     Table::new(columns::counts(&rows), rows)
 }
 
-fn ratios<'r>(
-    recording: &'r Recording,
-    experiment: Option<&Experiment>,
-) -> Option<Table<'r, Divided>> {
-    let ratios = &experiment?.events.ratios;
-    let rows = divided(recording, ratios);
-    (!rows.is_empty()).then(|| Table::new(columns::ratios(&rows), rows))
+fn ratios<'r>(recording: &'r Recording, experiment: Option<&Experiment>) -> Table<'r, Divided> {
+    let rows = experiment.map_or_else(Vec::new, |e| divided(recording, &e.events.ratios));
+    Table::new(columns::ratios(&rows), rows)
 }
 
 /// What was counted, in a line for each arm.
@@ -82,47 +62,29 @@ fn heading(recording: &Recording) -> Vec<String> {
     recording.arms.iter().enumerate().map(line).collect()
 }
 
-/// For a terminal. `exact` has lines on the same arms, from [`CrossQuantity`](crate::together::CrossQuantity).
-pub fn terminal(
-    recording: &Recording,
-    experiment: Option<&Experiment>,
+/// The document of counts. `exact` has lines on the same arms, from
+/// [`CrossQuantity`](crate::together::CrossQuantity).
+pub fn document<'r>(
+    recording: &'r Recording,
+    experiment: Option<&'r Experiment>,
     exact: &[String],
-    columns: usize,
-) -> String {
-    let mut out = String::new();
-    for line in heading(recording).iter().chain(exact) {
-        out.push_str(&continued(line, 3, columns));
-        out.push('\n');
-    }
-    out.push('\n');
-    let room = Room::new(columns, NAME_LETTERS);
-    out.push_str(&short_table(recording).terminal(room));
-    if columns < columns::WIDE {
-        // Where the table has no room for reasons.
-        for (name, why) in recording.not_measured.get(INSTRUMENT).into_iter().flatten() {
-            let (name, why) = (printable(name, NAME_LETTERS), printable(why, ARM_LETTERS));
-            out.push_str(&continued(&format!("   {name}: {why}"), 5, columns));
-            out.push('\n');
-        }
-    }
-    if let Some(ratios) = ratios(recording, experiment) {
-        out.push('\n');
-        out.push_str(&ratios.terminal(Room::new(columns, NAME_LETTERS)));
-    }
-    out.push_str(&callers(recording));
-    out.push('\n');
-    let judged = judged(recording, experiment);
-    if let Some(experiment) = experiment {
-        out.push_str(&claims::render(&judged, columns));
-        out.push_str(&conclusions::render(experiment, &judged, None, columns));
-    }
-    out.push_str(&footer::terminal(&trust(recording), columns));
-    out
-}
-
-/// An experiment's claims, judged by the counts.
-fn judged(recording: &Recording, experiment: Option<&Experiment>) -> Vec<Judged> {
-    experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording))
+) -> Document<'r> {
+    let mut headline = heading(recording);
+    headline.extend_from_slice(exact);
+    let counts = Section::new("events", NAME_LETTERS, move |reader| match reader {
+        Reader::Program => of_rows(rows(recording)),
+        Reader::People | Reader::Page => of_rows(shown(recording)),
+    });
+    let reasons = recording.not_measured.get(INSTRUMENT).into_iter().flatten();
+    let reasons = reasons.map(|(name, why)| {
+        format!("{}: {}", printable(name, NAME_LETTERS), printable(why, ARM_LETTERS))
+    });
+    let counts = counts.caption("Events").narrow(columns::WIDE, reasons.collect());
+    let ratios = Section::new("ratios", NAME_LETTERS, move |_| ratios(recording, experiment));
+    let sections = vec![counts, ratios.caption("Ratios")];
+    let trust = trust(recording);
+    Document::new(recording, experiment, "Counts of events", headline, sections, trust)
+        .trees(move || callers(recording))
 }
 
 /// The costs beside the counts, as a separate recording.
@@ -170,70 +132,6 @@ fn callers(recording: &Recording) -> String {
         }
     }
     out
-}
-
-/// As CSV (RFC 4180), a line for each event.
-pub fn csv(recording: &Recording) -> String {
-    table(recording).csv()
-}
-
-#[derive(Serialize)]
-struct EventsJson<'a> {
-    #[serde(flatten)]
-    common: Common<'a>,
-    arms: &'a [Arm],
-    events: Vec<Value>,
-    ratios: Vec<Value>,
-}
-
-/// As JSON. docs/reference/json.md describes it for users.
-pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
-    let ratios = ratios(recording, experiment);
-    pretty(&EventsJson {
-        common: Common::new(recording, experiment, judged(recording, experiment), trust(recording)),
-        arms: &recording.arms,
-        events: table(recording).json(),
-        ratios: ratios.map_or_else(Vec::new, |ratios| ratios.json()),
-    })
-}
-
-/// As GitHub-flavoured Markdown.
-pub fn markdown(
-    recording: &Recording,
-    experiment: Option<&Experiment>,
-    exact: &[String],
-) -> String {
-    let mut out = String::from("# Counts of events\n\n");
-    for line in heading(recording).iter().chain(exact) {
-        out.push_str(&format!("{}\n\n", prose(line, ARM_LETTERS * 2)));
-    }
-    short_table(recording).markdown(&mut out);
-    if let Some(ratios) = ratios(recording, experiment) {
-        ratios.markdown(&mut out);
-    }
-    conclusions::markdown(experiment, &judged(recording, experiment), &mut out);
-    out.push_str("## How it was measured\n\n");
-    out.push_str(&footer::markdown(&trust(recording)));
-    out
-}
-
-/// The page; `exact` lines are from other guests, where the same was counted exactly.
-pub fn page(recording: &Recording, experiment: Option<&Experiment>, exact: &[String]) -> Page {
-    let mut headline = heading(recording);
-    headline.extend_from_slice(exact);
-    let mut events: Vec<PageTable> = vec![short_table(recording).page("Events")];
-    events.extend(ratios(recording, experiment).map(|ratios| ratios.page("Ratios")));
-    Page {
-        schema: SCHEMA,
-        title: title(recording, experiment),
-        headline,
-        warnings: warnings(recording),
-        facts: facts(recording),
-        trust: trust(recording),
-        claims: claims::page(judged(recording, experiment)),
-        events,
-        ..Page::default()
-    }
 }
 
 /// The cost of counting each event.

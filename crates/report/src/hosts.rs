@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use netplumb_model::experiment::{Experiment, Figure, Knob, number_of};
 use netplumb_model::hosts::{BUSY, Side, THROUGHPUT, TURN};
 use netplumb_model::recording::{Arm, Recording};
-use serde::Serialize;
 
 #[cfg(test)]
 pub(crate) use arms::declared;
@@ -21,16 +20,10 @@ use facts::{nic_of, scalars_of, varies};
 pub(crate) use trust::cpu_use;
 use trust::trust;
 
-use crate::claims::{self, Judged};
-use crate::conclusions;
+use crate::document::{Document, Reader, Section};
 use crate::figures::{self, sweeps::Plotted};
-use crate::footer;
-use crate::html::{facts, title, warnings};
-use crate::json::{Common, pretty};
 use crate::number::{counted, plural, printable};
-use crate::page::{Page, PageChart, PageTable, SCHEMA};
-use crate::table::{Room, Value};
-use crate::text::{continued, prose};
+use crate::page::PageChart;
 use crate::trust::devices::wire_of;
 
 /// Letters of an arm's name.
@@ -82,104 +75,27 @@ fn bytes_of(bytes: u64) -> String {
     }
 }
 
-fn judged(recording: &Recording, experiment: Option<&Experiment>) -> Vec<Judged> {
-    experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording))
-}
-
-/// For a terminal.
-pub fn terminal(recording: &Recording, experiment: Option<&Experiment>, columns: usize) -> String {
-    let mut out = String::new();
-    for line in heading(recording) {
-        out.push_str(&continued(&line, 3, columns));
-        out.push('\n');
-    }
-    out.push('\n');
-    let room = Room::new(columns, NAME_LETTERS);
-    out.push_str(&short_table(recording).terminal(room));
-    out.push('\n');
-    if let Some(experiment) = experiment {
-        out.push_str(&figures::sweeps::render(experiment, recording, columns));
-        let all = judged(recording, Some(experiment));
-        out.push_str(&claims::render(&all, columns));
-        if experiment.conclusion.is_some() {
-            out.push_str(&conclusions::render(experiment, &all, None, columns));
-        }
-    }
-    out.push_str(&footer::terminal(&trust(recording), columns));
-    out
-}
-
-/// As CSV (RFC 4180), a line for each arm.
-pub fn csv(recording: &Recording) -> String {
-    table(recording).csv()
-}
-
-#[derive(Serialize)]
-struct HostsJson<'a> {
-    #[serde(flatten)]
-    common: Common<'a>,
-    arms: &'a [Arm],
-    hosts: Vec<Value>,
-}
-
-/// As JSON. docs/reference/json.md describes it for users.
-pub fn json(recording: &Recording, experiment: Option<&Experiment>) -> String {
-    let judged = judged(recording, experiment);
-    pretty(&HostsJson {
-        common: Common::new(recording, experiment, judged, trust(recording)),
-        arms: &recording.arms,
-        hosts: table(recording).json(),
-    })
-}
-
-/// As GitHub-flavoured Markdown.
-pub fn markdown(recording: &Recording, experiment: Option<&Experiment>) -> String {
-    let mut out = format!("# {}\n\n", called(recording));
-    for line in heading(recording) {
-        out.push_str(&format!("{}\n\n", prose(&line, 400)));
-    }
-    short_table(recording).markdown(&mut out);
-    conclusions::markdown(experiment, &judged(recording, experiment), &mut out);
-    out.push_str("## How it was measured\n\n");
-    out.push_str(&footer::markdown(&trust(recording)));
-    out
-}
-
-/// The page of a recording of two hosts.
-pub fn page(recording: &Recording, experiment: Option<&Experiment>) -> Page {
-    let table: PageTable = short_table(recording).page(called(recording));
-    Page {
-        schema: SCHEMA,
-        title: title(recording, experiment),
-        question: experiment.map_or_else(String::new, |e| printable(&e.question, 600)),
-        headline: heading(recording),
-        warnings: warnings(recording),
-        facts: facts(recording),
-        trust: trust(recording),
-        claims: claims::page(judged(recording, experiment)),
-        figures: charts(recording, experiment),
-        events: vec![table],
-        events_called: "Arms".into(),
-        ..Page::default()
-    }
-}
-
-/// The figures of the file or, without any, measured quantities by varied knobs.
-fn charts(recording: &Recording, experiment: Option<&Experiment>) -> Vec<PageChart> {
-    let chart = |plotted: Plotted<'_>| figures::charts::figure(&plotted, recording);
-    let own = experiment.into_iter().flat_map(|file| {
-        let figures = file.figures.iter();
-        figures.map(move |figure| chart(Plotted::from_figure(file, figure)))
+/// The document of a recording of two hosts, or of an interface.
+pub fn document<'r>(recording: &'r Recording, experiment: Option<&'r Experiment>) -> Document<'r> {
+    let kind = called(recording);
+    let arms = Section::new("hosts", NAME_LETTERS, move |reader| match reader {
+        Reader::Program => table(recording),
+        Reader::People | Reader::Page => short_table(recording),
     });
-    let mut all: Vec<PageChart> = own.collect();
-    if all.is_empty() {
-        let swept = swept(recording);
-        all.extend(swept.iter().map(|figure| PageChart {
-            title: format!("{} by {}", figure.y, figure.x),
-            ..chart(Plotted::all(recording, figure))
-        }));
-    }
-    all
+    let arms = arms.caption(kind);
+    let trust = trust(recording);
+    Document::new(recording, experiment, kind, heading(recording), vec![arms], trust)
+        .tables("Arms")
+        .charts(move || swept_charts(recording))
+}
+
+/// Measured quantities by varied knobs, as charts.
+fn swept_charts(recording: &Recording) -> Vec<PageChart> {
+    let chart = |figure: &Figure| PageChart {
+        title: format!("{} by {}", figure.y, figure.x),
+        ..figures::charts::figure(&Plotted::all(recording, figure), recording)
+    };
+    swept(recording).iter().map(chart).collect()
 }
 
 /// Figures of measured quantities by varied knobs: numeric ones on the x axis, if there are any.

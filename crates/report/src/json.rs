@@ -155,7 +155,7 @@ pub fn render(
             .collect(),
         sampled: sampled::json(sampled::of_part(recording, &together.sampled)),
         shares: shares::json(&together.shares),
-        threads: together.threads(recording).map(|threads| threads.json()),
+        threads: together.threads(recording).map(|threads| threads.section(0).json()),
     })
 }
 

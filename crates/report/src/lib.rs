@@ -11,6 +11,7 @@ pub mod conclusions;
 mod counting;
 pub mod diff;
 pub mod disks;
+pub mod document;
 mod drift;
 pub mod events;
 pub mod figures;

@@ -7,6 +7,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
 use crate::analysis::{ClassView, name_beside_unit, quantity};
+use crate::document::Section;
 use crate::sampled;
 use crate::shares;
 use crate::summary::{cost, label, summary_table};
@@ -51,12 +52,14 @@ pub fn render(
             functions(class, view, &mut out);
         }
     }
-    disks::markdown(recording, classes, &mut out);
-    if let Some(threads) = together.threads(recording) {
-        threads.markdown(view.top, &mut out);
+    let threads = together.threads(recording);
+    let mut sections: Vec<Section<'_>> = disks::section(recording, classes).into_iter().collect();
+    sections.extend(threads.as_ref().map(|threads| threads.section(view.top)));
+    sections.extend(sampled::sections(sampled::of_part(recording, &together.sampled)));
+    sections.extend(shares::sections(&together.shares));
+    for section in &sections {
+        section.markdown(&mut out);
     }
-    sampled::markdown(sampled::of_part(recording, &together.sampled), &mut out);
-    shares::markdown(&together.shares, &mut out);
     let judged = experiment.map_or_else(Vec::new, |e| claims::judge(e, classes));
     conclusions::markdown(experiment, &judged, &mut out);
     out.push_str("## How it was measured\n\n");

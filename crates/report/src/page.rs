@@ -21,11 +21,11 @@ pub use bench::{
     PageArm, PageArmState, PageAxis, PageBench, PageChart, PageCostPart, PageCosts, PageFlow,
     PageHop, PageLatency, PageNote, PagePoint, PageRates, PageSeries, PageSeriesKind,
 };
-pub use table::{PageCell, PageColumn, PageRow, PageTable};
+pub use table::{PageCell, PageColumn, PageRow, PageSection, PageTable};
 pub use times::{PageCompared, PageLedger, PageStage, PageTimed, PageTimedFunction, PageTimes};
 
 /// Incremented with any change that an older page could not read.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// Everything on a page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -66,10 +66,10 @@ pub struct Page {
     pub classes: Vec<PageClass>,
     /// The samples that a timer would take, for each sampled arm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sampled: Vec<PageSampled>,
+    pub sampled: Vec<PageSection>,
     /// Shares that an experiment asks for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shares: Vec<PageShares>,
+    pub shares: Vec<PageSection>,
     /// Where single samples were kept: by thread, and over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<PageThreads>,
@@ -112,15 +112,6 @@ pub struct PageCode {
     /// One source line a row, where lines are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<PageTable>,
-}
-
-/// A timer's samples of an arm, compared to its executed instructions.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageSampled {
-    /// Functions.
-    pub table: PageTable,
-    /// Functions that a timer would blame, in sentences.
-    pub blamed: Vec<String>,
 }
 
 /// Times between events over time.
@@ -204,15 +195,6 @@ pub struct PageThreadLine {
     pub name: String,
     /// The cost that its samples stand for, in each piece.
     pub costs: Vec<u64>,
-}
-
-/// Shares of functions, by every instrument that has them, beside published ones.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageShares {
-    /// Functions of arms.
-    pub table: PageTable,
-    /// What a timer would blame, in sentences.
-    pub blamed: Vec<String>,
 }
 
 /// One fact of the environment.

@@ -9,12 +9,11 @@ use netplumb_model::recording::{Arm, Function, FunctionId, Recording};
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED, USER_MODE};
 
 use crate::analysis::quantity;
+use crate::document::{Reader, Section};
 use crate::number::{printable, thousands};
-use crate::page::PageSampled;
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
-use crate::table::{Column, Room, Table, Value};
-use crate::text::{continued, prose};
+use crate::table::{Column, Table, Value};
 
 /// Functions that are listed.
 const ROWS: usize = 15;
@@ -271,37 +270,25 @@ impl<'a> ArmSamples<'a> {
     }
 }
 
-/// Counted, sampled and a timer's shares side by side, for a terminal. None without samples of
-/// guests.
-pub fn render(all: &[ArmSamples<'_>], width: usize) -> Option<String> {
-    let mut out = String::new();
-    for beside in all {
-        out.push_str(&continued(&beside.heading(), 2, width));
-        out.push('\n');
-        out.push_str(&beside.table(ROWS).terminal(Room::new(width, NAME_LETTERS)));
-        for sentence in blamed(beside) {
-            out.push_str(&continued(&format!("  {sentence}"), 2, width));
-            out.push('\n');
-        }
-    }
-    (!all.is_empty()).then_some(out)
-}
-
-/// The same as Markdown.
-pub(crate) fn markdown(all: &[ArmSamples<'_>], out: &mut String) {
-    for beside in all {
-        out.push_str(&format!("## {}\n\n", prose(&beside.heading(), 200)));
-        beside.table(ROWS).markdown(out);
-        for sentence in blamed(beside) {
-            out.push_str(&format!("- {}\n", prose(&sentence, 200)));
-        }
-        out.push('\n');
-    }
+/// Counted, sampled and a timer's shares side by side: a section for each arm; none without samples of guests.
+pub fn sections<'s>(all: &'s [ArmSamples<'s>]) -> Vec<Section<'s>> {
+    let section = |beside: &'s ArmSamples<'s>| {
+        let rows = move |reader| {
+            beside.table(match reader {
+                Reader::People => ROWS,
+                Reader::Page => MOST,
+                Reader::Program => 0,
+            })
+        };
+        let section = Section::new("functions", NAME_LETTERS, rows);
+        section.heading(beside.heading()).sentences(blamed(beside))
+    };
+    all.iter().map(section).collect()
 }
 
 /// The same as JSON, with all functions.
 pub(crate) fn json(all: &[ArmSamples<'_>]) -> Vec<Value> {
-    let one = |beside: &ArmSamples<'_>| {
+    let one = |(beside, section): (&ArmSamples<'_>, Section<'_>)| {
         let directions = beside.directions.iter();
         let directions = directions.map(|d| Value::Text(d.as_str().into()));
         let sentences = blamed(beside).into_iter().map(Value::Text);
@@ -309,20 +296,11 @@ pub(crate) fn json(all: &[ArmSamples<'_>]) -> Vec<Value> {
             ("arm", Value::Text(beside.arm.name.clone())),
             ("directions", Value::List(directions.collect())),
             ("samples", Value::Count(beside.samples)),
-            ("functions", Value::List(beside.table(0).json())),
+            ("functions", Value::List(section.json())),
             ("blamed", Value::List(sentences.collect())),
         ])
     };
-    all.iter().map(one).collect()
-}
-
-/// The same for the page.
-pub(crate) fn page(all: &[ArmSamples<'_>]) -> Vec<PageSampled> {
-    let one = |beside: &ArmSamples<'_>| PageSampled {
-        table: beside.table(MOST).page(&beside.heading()),
-        blamed: blamed(beside),
-    };
-    all.iter().map(one).collect()
+    all.iter().zip(sections(all)).map(one).collect()
 }
 
 /// The columns, for their reference.
@@ -420,15 +398,16 @@ mod tests {
                 "A timer would charge 10.0% of what the kernel executes to user mode.",
             ]
         );
-        let text = render(&all, 110).unwrap();
+        let section = &sections(&all)[0];
+        let text = section.terminal(110);
         assert!(text.contains("1,000 samples"), "{text}");
         assert!(text.contains("+29.0"), "{text}");
         assert!(beside(&recording, &[Direction::Rx], &[]).is_empty());
         assert!(beside(&recording, &[], &["tcp".into()]).is_empty());
-        assert_eq!(render(&[], 110), None);
+        assert!(sections(&[]).is_empty());
         // Everywhere else the same figures.
         let mut text = String::new();
-        markdown(&all, &mut text);
+        section.markdown(&mut text);
         assert!(text.contains("+29.0") && text.contains("30.0%"), "{text}");
         assert!(text.contains("- A timer would charge 30.0%"), "{text}");
         let document = serde_json::to_value(json(&all)).unwrap();
@@ -438,9 +417,9 @@ mod tests {
         assert_eq!(function["timer"], 0.3);
         assert!(function["samples_low"].as_f64().unwrap() < 0.01);
         assert_eq!(document[0]["samples"], 1_000);
-        let page = page(&all);
-        assert_eq!(page[0].table.rows.len(), 3);
-        assert_eq!(page[0].blamed.len(), 2);
+        let page = section.page();
+        assert_eq!(page.table.rows.len(), 3);
+        assert_eq!(page.sentences.len(), 2);
         // CSV has a row for each function of a class, with its shares in that.
         let part = recording.part("samples");
         let views = crate::analysis::classes(&part);

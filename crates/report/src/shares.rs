@@ -8,20 +8,17 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
 
+use crate::document::Section;
 use crate::number::printable;
-use crate::page::PageShares;
 use crate::sampled::interval;
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
-use crate::table::{Column, Room, Table, Value};
-use crate::text::{continued, prose};
+use crate::table::{Column, Table, Value};
 
 /// A timer's least error, as a share of the whole, for a function to be named.
 const BLAME: f64 = 0.01;
 /// Letters of a name.
 const NAME_LETTERS: usize = 60;
-const HEADING_LETTERS: usize = 400;
-const SENTENCE_LETTERS: usize = 1_000;
 /// From here on there is room for intervals.
 const WIDE: usize = 90;
 
@@ -293,37 +290,13 @@ impl SharesOf {
     }
 }
 
-/// Shares for a terminal. None where there are none.
-pub fn render(all: &[SharesOf], width: usize) -> Option<String> {
-    let mut out = String::new();
-    for shares in all {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        let heading = printable(&shares.heading(), HEADING_LETTERS);
-        out.push_str(&continued(&heading, 2, width));
-        out.push('\n');
-        out.push_str(&shares.table().terminal(Room::new(width, NAME_LETTERS)));
-        for sentence in shares.sentences() {
-            let sentence = printable(&sentence, SENTENCE_LETTERS);
-            out.push_str(&continued(&format!("  {sentence}"), 2, width));
-            out.push('\n');
-        }
-    }
-    (!out.is_empty()).then_some(out)
-}
-
-/// The same as Markdown.
-pub(crate) fn markdown(all: &[SharesOf], out: &mut String) {
-    for shares in all {
-        let heading = prose(&shares.heading(), HEADING_LETTERS);
-        out.push_str(&format!("## {heading}\n\n"));
-        shares.table().markdown(out);
-        for sentence in shares.sentences() {
-            out.push_str(&format!("- {}\n", prose(&sentence, SENTENCE_LETTERS)));
-        }
-        out.push('\n');
-    }
+/// Sections of shares.
+pub fn sections<'s>(all: &'s [SharesOf]) -> Vec<Section<'s>> {
+    let section = |shares: &'s SharesOf| {
+        let section = Section::new("functions", NAME_LETTERS, move |_| shares.table());
+        section.heading(shares.heading()).sentences(shares.sentences())
+    };
+    all.iter().map(section).collect()
 }
 
 /// The same as JSON.
@@ -339,15 +312,6 @@ pub(crate) fn json(all: &[SharesOf]) -> Vec<Value> {
             ("functions", Value::List(shares.table().json())),
             ("blamed", Value::List(sentences.collect())),
         ])
-    };
-    all.iter().map(one).collect()
-}
-
-/// The same for the page.
-pub(crate) fn page(all: &[SharesOf]) -> Vec<PageShares> {
-    let one = |shares: &SharesOf| PageShares {
-        table: shares.table().page(&printable(&shares.heading(), HEADING_LETTERS)),
-        blamed: shares.sentences(),
     };
     all.iter().map(one).collect()
 }
@@ -445,7 +409,7 @@ mod tests {
         };
         let rendered = |within: &str| {
             let experiment = Experiment::parse(&text(within)).unwrap();
-            render(&all(&recording, &experiment, &[], &[]), 200).unwrap()
+            sections(&all(&recording, &experiment, &[], &[]))[0].terminal(200)
         };
         let below = rendered("within = \"usbnet_bh\"");
         for expected in [
@@ -475,11 +439,12 @@ mod tests {
         let blamed = &document[0]["blamed"];
         assert!(blamed.as_array().is_some_and(|all| all.len() == 2), "{blamed}");
         let mut out = String::new();
-        markdown(&asked, &mut out);
+        let section = &sections(&asked)[0];
+        section.markdown(&mut out);
         assert!(out.contains("## shares of what is below usbnet\\_bh"), "{out}");
         assert!(out.contains("published: 55.5%"), "{out}");
-        let page = page(&asked);
-        assert_eq!((page[0].table.rows.len(), page[0].blamed.len()), (2, 3));
+        let page = section.page();
+        assert_eq!((page.table.rows.len(), page.sentences.len()), (2, 3));
         assert!(all(&[], &["after"]).is_empty());
         assert!(all(&[Direction::Rx], &[]).is_empty());
     }

@@ -28,10 +28,9 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> 
         out.push('\n');
         out.push_str(&summary(classes, view.columns));
     }
-    let disks = disks::terminal(recording, classes, view.columns);
-    if !disks.is_empty() {
+    if let Some(disks) = disks::section(recording, classes) {
         out.push('\n');
-        out.push_str(&disks);
+        out.push_str(&disks.terminal(view.columns));
     }
     for class in classes {
         out.push('\n');

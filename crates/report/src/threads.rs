@@ -7,12 +7,13 @@ use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::samples::{Sample, Thread, ThreadId};
 
 use crate::analysis::quantity;
+use crate::document::{Reader, Section};
 use crate::html::places::Places;
 use crate::number::{counted, printable, thousands};
 use crate::page::{PageProcess, PageThreadLine, PageThreadPart, PageThreadWork, PageThreads};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
-use crate::table::{Column, Room, Table, Value};
+use crate::table::{Column, Table, Value};
 use crate::times::{ns, rounded};
 
 /// Letters of a thread's name and of a function.
@@ -128,34 +129,23 @@ impl<'a> Threads<'a> {
         )
     }
 
-    /// For a terminal.
-    pub fn terminal(&self, top: usize, width: usize) -> String {
-        let mut out = format!("{}\n", self.heading());
-        let table = self.table(top);
-        out.push_str(&table.terminal(Room::new(width, NAME_LETTERS)));
+    /// The first threads, or with 0 all.
+    pub fn section(&self, top: usize) -> Section<'_> {
+        let rows = move |reader| {
+            self.table(match reader {
+                Reader::People => top,
+                Reader::Page => MOST,
+                Reader::Program => 0,
+            })
+        };
         let left = self.rows.len().saturating_sub(if top == 0 { usize::MAX } else { top });
-        if left > 0 {
+        let more = (left > 0).then(|| {
             let cost: f64 = self.rows.iter().skip(top).map(|row| row.share).sum();
-            let more = counted(left, "more thread");
-            out.push_str(&format!("  and {more} with {:.1}%\n", cost * 100.0));
-        }
-        out
-    }
-
-    /// As CSV (RFC 4180).
-    pub fn csv(&self) -> String {
-        self.table(0).csv()
-    }
-
-    /// As Markdown.
-    pub(crate) fn markdown(&self, top: usize, out: &mut String) {
-        out.push_str(&format!("## {}\n\n", self.heading()));
-        self.table(top).markdown(out);
-    }
-
-    /// As JSON.
-    pub(crate) fn json(&self) -> Vec<Value> {
-        self.table(0).json()
+            format!("and {} with {:.1}%", counted(left, "more thread"), cost * 100.0)
+        });
+        Section::new("threads", NAME_LETTERS, rows)
+            .heading(self.heading())
+            .sentences(more.into_iter().collect())
     }
 
     /// For the page, with the samples over time.
@@ -190,7 +180,7 @@ impl<'a> Threads<'a> {
             costs,
         }));
         PageThreads {
-            table: self.table(MOST).page(&self.heading()),
+            table: self.section(0).page().table,
             piece_ns,
             unit: self.unit.clone(),
             lines: all,
@@ -445,15 +435,16 @@ mod tests {
             let shares: f64 = threads.rows.iter().map(|row| row.share).sum();
             assert!((shares - 1.0).abs() < 1e-9);
             assert_eq!(threads.rows[0].most.0, "memcpy");
-            let text = threads.terminal(2, 110);
+            let section = threads.section(2);
+            let text = section.terminal(110);
             assert!(text.contains("of 900 samples") && text.contains("memcpy"), "{text}");
             assert!(!text.contains('\u{1b}'), "{text}");
-            assert_eq!(threads.csv().lines().count(), threads.rows.len() + 1);
-            let json = serde_json::to_value(threads.json()).unwrap();
+            assert_eq!(section.csv().lines().count(), threads.rows.len() + 1);
+            let json = serde_json::to_value(section.json()).unwrap();
             assert_eq!(json[0]["samples"], threads.rows[0].samples);
             assert_eq!(json[0]["cost"], threads.rows[0].cost);
             let mut markdown = String::new();
-            threads.markdown(2, &mut markdown);
+            section.markdown(&mut markdown);
             assert!(markdown.contains("| `memcpy`"), "{markdown}");
             let page = threads.page(&crate::html::places::Places::default());
             let all = page.lines.iter().flat_map(|line| &line.costs);

@@ -180,9 +180,10 @@ fn by_thread(
             false => NO_THREADS.into(),
         })
     })?;
+    let section = threads.section(args.top);
     Ok(match args.csv {
-        true => threads.csv(),
-        false => threads.terminal(args.top, columns()),
+        true => section.csv(),
+        false => section.terminal(columns()),
     })
 }
 
@@ -293,9 +294,8 @@ fn tables(
         None => {
             out.push_str(&summary::summary(views, columns));
             out.push('\n');
-            let disks = disks::terminal(recording, views, columns);
-            if !disks.is_empty() {
-                out.push_str(&disks);
+            if let Some(disks) = disks::section(recording, views) {
+                out.push_str(&disks.terminal(columns));
                 out.push('\n');
             }
         }

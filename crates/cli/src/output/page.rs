@@ -117,8 +117,8 @@ fn of_part(
     arms: &[String],
 ) -> anyhow::Result<Page> {
     Ok(match shape(part) {
-        Shape::Counts => events::page(part, experiment, &together.exact),
-        Shape::Hosts => hosts::page(part, experiment),
+        Shape::Counts => events::document(part, experiment, &together.exact).page(),
+        Shape::Hosts => hosts::document(part, experiment).page(),
         Shape::Times => {
             let views = super::times::asked(part, directions, arms)?;
             times::page::page(part, &views, experiment)

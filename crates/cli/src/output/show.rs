@@ -10,13 +10,24 @@ use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::nothing;
 use netplumb_report::together::CrossQuantity;
-use netplumb_report::{claims, conclusions, sampled, shares};
+use netplumb_report::{claims, conclusions, events, hosts, sampled, shares};
 
 use super::costs::NO_THREADS;
+use super::document::{self, NoProfile};
 use super::print::{columns, print};
-use super::{claims as of_claims, costs, events, formats, hosts, part, rates, times};
+use super::{claims as of_claims, costs, formats, part, rates, times};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
+
+const HOSTS: NoProfile = NoProfile {
+    subject: "a recording of two hosts, which has no functions",
+    why: "a recording of two hosts is a profile only with functions: measure with --exact, and use --clock exact",
+};
+const COUNTS: NoProfile = NoProfile {
+    subject: "counts of events, which have no functions; of those by layer or by stack add --clock callers",
+    why: "counts of events are no profile; use --markdown, --openmetrics, --csv or --json, or --clock callers where \
+          they were counted by layer or by stack",
+};
 
 /// Check what can be checked before anything is measured.
 ///
@@ -77,8 +88,8 @@ pub(crate) fn show(
         let asked = by_part.as_ref().map(|all| &all[number]);
         part_of(part, asked, &together, args, directions)?;
     }
-    if let Some(text) = sampled::render(&together.sampled, columns()) {
-        print(&format!("\n{text}"))?;
+    for section in sampled::sections(&together.sampled) {
+        print(&format!("\n{}", section.terminal(columns())))?;
     }
     if let (Some(experiment), Some(by_part)) = (asked, &by_part)
         && let Some(text) = of_claims::concluded(experiment, by_part, &parts)?
@@ -91,8 +102,8 @@ pub(crate) fn show(
 
 /// Print the shares that an experiment asks for.
 fn print_shares(together: &CrossQuantity<'_>) -> anyhow::Result<()> {
-    if let Some(text) = shares::render(&together.shares, columns()) {
-        print(&format!("\n{text}"))?;
+    for section in shares::sections(&together.shares) {
+        print(&format!("\n{}", section.terminal(columns())))?;
     }
     Ok(())
 }
@@ -119,8 +130,13 @@ fn part_of(
     }
     match shape(recording) {
         Shape::Times => times::show(recording, experiment, args, directions),
-        Shape::Hosts => hosts::show(recording, experiment, args),
-        Shape::Counts => events::show(recording, experiment, together, args),
+        Shape::Hosts => {
+            document::show(recording, &hosts::document(recording, experiment), args, &HOSTS)
+        }
+        Shape::Counts => {
+            let document = events::document(recording, experiment, &together.exact);
+            document::show(recording, &document, args, &COUNTS)
+        }
         _ => costs::show(recording, experiment, together, args, directions),
     }
 }

@@ -121,7 +121,7 @@ fn compared() {
     }
     let same = place.run("diff a.plumb b.plumb --fail-if-worse 0%");
     same.code(0);
-    prints(&same, &["figures are equal, and so are the times of all frames"]);
+    prints(&same, &["figures are equal; the times of all frames are equal"]);
     let other = place.run("diff a.plumb c.plumb --fail-if-worse 5%");
     other.code(4);
     prints(&other, &["CPU use of sender", "differ"]);
@@ -219,7 +219,9 @@ fn quarter(text: &str) -> String {
 }
 
 /// Claims about hosts that are both busy.
-const DRAWS: [&str; 3] = [
+const DRAWS: [&str; 4] = [
+    // From 6.12 on, how often a receiver of 8 KB wakes up is a draw, too.
+    "The sender's buffer alone changes nothing",
     "and so it does where both hosts are slow",
     "A busy server answers at least 30% more requests from memory with offload",
     "and so it does from a disk",
@@ -252,8 +254,8 @@ fn studies() {
             _ => 0,
         };
         // Where both ends are busy, one seed is one draw of a wide spread: its ratios are bounded below.
-        let of_draws =
-            DRAWS.iter().filter(|says| ran.stdout.contains(&format!("fails:    {says}\n")));
+        let fails = |says: &&&str| ran.stdout.contains(&format!("fails:    {says}\n"));
+        let of_draws = DRAWS.iter().filter(fails);
         let allowed = match netplumb_testkit::is_soak() {
             true => 0,
             false => of_draws.count(),

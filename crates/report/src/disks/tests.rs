@@ -13,7 +13,7 @@ use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Record
 use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_testkit::golden;
 
-use super::terminal;
+use super::section;
 use crate::analysis::classes;
 use crate::claims;
 use crate::html::report_page;
@@ -152,14 +152,14 @@ fn made() -> Recording {
 fn the_table() {
     let recording = made();
     let views = classes(&recording);
-    let text = [120, 70].map(|columns| terminal(&recording, &views, columns));
+    let text = [120, 70].map(|columns| section(&recording, &views).unwrap().terminal(columns));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/disks.txt");
     golden(&path, &text.join("\n"));
     let page = report_page(&recording, &views, None, &CrossQuantity::default());
     assert_eq!(page.events.len(), 1);
     assert_eq!(page.events[0].rows.len(), 2);
     let bare = Recording { scalars: Vec::new(), ..made() };
-    assert_eq!(terminal(&bare, &classes(&bare), 100), "");
+    assert!(section(&bare, &classes(&bare)).is_none());
 }
 
 /// Check that claims about counts get the verdict with which they begin.

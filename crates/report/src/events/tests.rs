@@ -102,14 +102,14 @@ fn outputs() {
     let recording = recording(1_000, 5);
     let experiment = asked();
     assert_eq!(shape(&recording), Shape::Counts);
-    let text = terminal(&recording, Some(&experiment), &[], 130);
+    let text = document(&recording, Some(&experiment), &[]).terminal(130);
     assert!(!text.contains('\u{1b}'), "{text}");
     golden("wide.txt", &text);
-    golden("narrow.txt", &terminal(&recording, None, &[], 80));
-    golden("counts.csv", &csv(&recording));
-    golden("document.json", &json(&recording, Some(&experiment)));
-    golden("report.md", &markdown(&recording, Some(&experiment), &[]));
-    let page = page(&recording, Some(&experiment), &[]);
+    golden("narrow.txt", &document(&recording, None, &[]).terminal(80));
+    golden("counts.csv", &document(&recording, None, &[]).csv());
+    golden("document.json", &document(&recording, Some(&experiment), &[]).json());
+    golden("report.md", &document(&recording, Some(&experiment), &[]).markdown());
+    let page = document(&recording, Some(&experiment), &[]).page();
     assert_eq!(page.events.len(), 2);
     let cells: Vec<&str> = page.events[0].rows[0].iter().map(|c| c.text.as_str()).collect();
     assert!(cells.contains(&"page-faults") && cells.contains(&"135"), "{cells:?}");
@@ -118,7 +118,7 @@ fn outputs() {
 /// Check that the count of a single run has no interval.
 #[test]
 fn one_run() {
-    let text = terminal(&recording(1_000, 1), None, &[], 100);
+    let text = document(&recording(1_000, 1), None, &[]).terminal(100);
     assert!(!text.contains("interval") && !text.contains("per run"), "{text}");
     assert!(text.contains("1,000"), "{text}");
 }
@@ -190,7 +190,7 @@ fn missing_in_an_arm() {
     };
     assert_eq!(of(only), [("kernel=a", true), ("kernel=b", false)]);
     assert_eq!(of("instructions"), [("", false)]);
-    assert!(csv(&recording).contains(&format!("kernel=b,{only},")));
+    assert!(document(&recording, None, &[]).csv().contains(&format!("kernel=b,{only},")));
 }
 
 /// Check that an event and the same in one mode are kept apart, whichever comes first, and that what was counted
@@ -300,12 +300,12 @@ fn by_layer() {
     let wanted =
         [("(no stack)", 9.0), (APPLICATION, 8.0), ("filesystem", 7.0), ("scheduling", 2.0)];
     assert_eq!(layers, wanted);
-    golden("layers.txt", &terminal(&part, None, &[], 110));
+    golden("layers.txt", &document(&part, None, &[]).terminal(110));
     // The call graph is a part without the counts.
     let graph = recording.part(CALLERS.name);
     assert_eq!(shape(&graph), Shape::Costs);
     recording.environment.insert(BROKEN_DOWN.into(), "stack".into());
-    golden("stack.txt", &terminal(&recording.part(INSTRUMENT), None, &[], 110));
+    golden("stack.txt", &document(&recording.part(INSTRUMENT), None, &[]).terminal(110));
 }
 
 /// Check that an exception belongs to the program that causes it, on x86-64 and arm64, or to the kernel's layer
@@ -401,9 +401,9 @@ fn claims_about_events() {
     let verdicts: Vec<&str> = judged.iter().map(|one| one.verdict.as_str()).collect();
     assert_eq!(verdicts, ["holds", "does not hold", "not measured"], "{judged:#?}");
     assert!(judged[2].because.contains("there are page-faults"), "{judged:#?}");
-    let text = terminal(&recording, Some(&experiment), &[], 110);
+    let text = document(&recording, Some(&experiment), &[]).terminal(110);
     golden("claims.txt", &text);
-    assert!(json(&recording, Some(&experiment)).contains("\"holds\""));
-    assert!(markdown(&recording, Some(&experiment), &[]).contains("Twice the faults"));
-    assert_eq!(page(&recording, Some(&experiment), &[]).claims.len(), 3);
+    assert!(document(&recording, Some(&experiment), &[]).json().contains("\"holds\""));
+    assert!(document(&recording, Some(&experiment), &[]).markdown().contains("Twice the faults"));
+    assert_eq!(document(&recording, Some(&experiment), &[]).page().claims.len(), 3);
 }

@@ -361,7 +361,7 @@ impl Compared {
                 }
             };
             let frames = match frames {
-                Some(true) => ", and so are the times of all frames",
+                Some(true) => "; the times of all frames are equal",
                 Some(false) => "; frames have other times",
                 None => "",
             };

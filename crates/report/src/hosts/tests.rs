@@ -6,6 +6,8 @@ use netplumb_model::quantity::{Declared, Figure, FigureKey, Subject};
 use netplumb_model::recording::{Block, Derivation, Ledger, MadeBy, Recording, env};
 
 use super::*;
+use crate::claims;
+use crate::json::pretty;
 
 const EXPERIMENT: &str = r#"
 name = "made"
@@ -118,11 +120,11 @@ fn renderings() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/hosts");
         netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
     };
-    check("wide.txt", &terminal(&recording, file, 140));
-    check("narrow.txt", &terminal(&recording, file, 70));
-    check("hosts.md", &markdown(&recording, file));
-    check("hosts.csv", &csv(&recording));
-    check("page.json", &pretty(&page(&recording, file)));
+    check("wide.txt", &document(&recording, file).terminal(140));
+    check("narrow.txt", &document(&recording, file).terminal(70));
+    check("hosts.md", &document(&recording, file).markdown());
+    check("hosts.csv", &document(&recording, None).csv());
+    check("page.json", &pretty(&document(&recording, file).page()));
 }
 
 /// Check that rates over blocks of different length are by their total time, that the least and the most
@@ -146,12 +148,12 @@ fn over_blocks() {
         figure(&hosts::TURN, FigureKey::label("least"), least);
         figure(&hosts::TURN, FigureKey::label("most"), most);
     }
-    let text = terminal(&recording, None, 140);
+    let text = document(&recording, None).terminal(140);
     let row = text.lines().find(|line| line.contains("tso=on")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().skip(2).collect();
     assert_eq!(cells, ["171.7", "5,825us", "3,100ns", "-", "-", "2,296ms"], "{text}");
     assert!(text.contains("all their time"), "{text}");
-    let rows: Vec<String> = csv(&recording).lines().map(str::to_string).collect();
+    let rows: Vec<String> = document(&recording, None).csv().lines().map(str::to_string).collect();
     assert!(rows[1].contains(",3100,") && rows[1].contains(",2296000000,"), "{rows:?}");
 }
 
@@ -160,7 +162,7 @@ fn over_blocks() {
 fn requests_in_the_ledger() {
     let mut recording = recording();
     let report = |recording: &Recording| {
-        let text = terminal(recording, Some(&experiment()), 140);
+        let text = document(recording, Some(&experiment())).terminal(140);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert!(!report(&recording).contains("requests answered"));
@@ -177,7 +179,7 @@ fn requests_in_the_ledger() {
 fn a_published_ratio() {
     let text = EXPERIMENT.replace("at_least = 1.5", "at_least = 1.5\npublished = 1.7");
     let experiment = Experiment::parse(&text).unwrap();
-    let shown = terminal(&recording(), Some(&experiment), 140);
+    let shown = document(&recording(), Some(&experiment)).terminal(140);
     assert!(shown.contains("published 1.7"), "{shown}");
     let wrong = EXPERIMENT.replace("at_least = 1.5", "at_least = 1.5\npublished = 0");
     let why = Experiment::parse(&wrong).unwrap_err().to_string();
@@ -246,9 +248,9 @@ fn renderings_of_namespaces() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/hosts");
         netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
     };
-    check("sockets.txt", &terminal(&recording, file, 140));
-    check("sockets.md", &markdown(&recording, file));
-    check("sockets.csv", &csv(&recording));
+    check("sockets.txt", &document(&recording, file).terminal(140));
+    check("sockets.md", &document(&recording, file).markdown());
+    check("sockets.csv", &document(&recording, None).csv());
 }
 
 /// Check that with wrk as the client, its times are explained.
@@ -258,7 +260,7 @@ fn times_of_wrk() {
         let mut recording = clocked().0;
         let knobs = &mut recording.arms[1].knobs;
         knobs.insert("client".into(), client.into());
-        let text = terminal(&recording, None, 140);
+        let text = document(&recording, None).terminal(140);
         text.contains("coordinated omission")
     };
     assert!(has_note("wrk") && !has_note("iperf3"));
@@ -272,7 +274,7 @@ fn a_single_byte() {
     recording.scalars.clear();
     let ledger = &mut recording.blocks[0].ledger;
     (ledger.offered, ledger.delivered) = (1, 1);
-    let text = terminal(&recording, None, 140);
+    let text = document(&recording, None).terminal(140);
     assert!(text.contains("1 byte of payload"), "{text}");
     assert!(text.contains("1 byte sent = 1 received"), "{text}");
 }
@@ -282,7 +284,7 @@ fn a_single_byte() {
 #[test]
 fn figures_of_words() {
     let (recording, experiment) = (recording(), experiment());
-    let page = page(&recording, Some(&experiment));
+    let page = document(&recording, Some(&experiment)).page();
     let [by_offload, of_nothing] = &page.figures[..] else { panic!("{:?}", page.figures) };
     assert_eq!(by_offload.x.names, ["on", "off"]);
     assert_eq!(by_offload.y.unit, "bit/s");
@@ -305,10 +307,10 @@ fn figures_of_all_levels() {
         );
         let experiment = Experiment::parse(&text).unwrap();
         let recording = Recording { arms: experiment.arms(), ..recording() };
-        let mut page = page(&recording, Some(&experiment));
+        let mut page = document(&recording, Some(&experiment)).page();
         let figure = page.figures.remove(0);
         let along: Vec<f64> = figure.series[0].points.iter().map(|p| p.x).collect();
-        let text = terminal(&recording, Some(&experiment), 140);
+        let text = document(&recording, Some(&experiment)).terminal(140);
         (figure.x.names, along, page.claims.remove(0).verdict, text)
     };
     let (names, along, verdict, text) = of("wire_loss = [\"0\", \"0.5%\", \"2%\"]");
@@ -348,11 +350,11 @@ fn figures_under_seeds() {
             recording.scalars.push(scalar);
         }
     }
-    let text = terminal(&recording, Some(&experiment), 140);
+    let text = document(&recording, Some(&experiment)).terminal(140);
     let cell = "836.55 M (464.75 M to 929.50 M)";
     assert!(text.contains(cell), "{text}");
     assert!(text.contains("medians under 3 random seeds"), "{text}");
-    let page = page(&recording, Some(&experiment));
+    let page = document(&recording, Some(&experiment)).page();
     let point = &page.figures[0].series[0].points[0];
     let [low, high] = [point.low, point.high].map(Option::unwrap);
     assert!(low < point.y && point.y < high, "{point:?}");
@@ -364,13 +366,13 @@ fn figures_under_seeds() {
 #[test]
 fn claims_of_ratios() {
     let recording = recording();
-    let judged = judged(&recording, Some(&experiment()));
+    let judged = claims::judge_blocks(&experiment(), &recording);
     let verdicts: Vec<&str> = judged.iter().map(|one| one.verdict.as_str()).collect();
     assert_eq!(verdicts, ["holds", "does not hold", "holds"], "{judged:?}");
     assert!(judged[0].because.contains("claimed 0.99 to 1.01 times"), "{judged:?}");
     let tight = EXPERIMENT.replace("within_percent = 2", "within_percent = 0.1");
     let tight = Experiment::parse(&tight).unwrap();
-    let judged = super::judged(&recording, Some(&tight));
+    let judged = claims::judge_blocks(&tight, &recording);
     assert_eq!(judged[2].verdict.as_str(), "does not hold", "{judged:?}");
 }
 
@@ -380,7 +382,7 @@ fn claims_of_ratios() {
 fn figures_by_default() {
     let mut experiment = experiment();
     experiment.figures.clear();
-    let page = page(&recording(), Some(&experiment));
+    let page = document(&recording(), Some(&experiment)).page();
     let titles: Vec<&str> = page.figures.iter().map(|f| f.title.as_str()).collect();
     assert_eq!(
         titles,
@@ -392,6 +394,6 @@ fn figures_by_default() {
     );
     assert!(page.figures[0].x.names.is_empty());
     // A command has no file: the same, with intervals where blocks differ.
-    let of_command = super::page(&recording(), None);
+    let of_command = document(&recording(), None).page();
     assert_eq!(of_command.figures, page.figures);
 }

@@ -15,10 +15,13 @@ use crate::asm;
 use crate::claims;
 use crate::conclusions;
 use crate::disks;
+use crate::document::Section;
 use crate::layers;
 use crate::network::Network;
 use crate::number::{counted, percent, printable};
-use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
+use crate::page::{
+    Fact, Page, PageClass, PageFunction, PagePublished, PageSection, PageTree, SCHEMA,
+};
 use crate::per::Per;
 use crate::sampled;
 use crate::shares;
@@ -66,17 +69,24 @@ pub fn report_page(
         functions: functions(recording),
         summary: summary::page(views),
         classes: views.iter().map(|view| page_class(view, &costs, experiment)).collect(),
-        sampled: sampled::page(sampled::of_part(recording, &together.sampled)),
-        shares: shares::page(&together.shares),
+        sampled: pages(&sampled::sections(sampled::of_part(recording, &together.sampled))),
+        shares: pages(&shares::sections(&together.shares)),
         threads: together.threads(recording).map(|threads| threads.page(&places)),
         traced: trace::page::page_traces(recording, experiment),
         code: asm::page::page(views),
-        events: disks::page(recording, views).into_iter().collect(),
+        events: disks::section(recording, views)
+            .iter()
+            .map(|section| section.page().table)
+            .collect(),
         events_called: String::new(),
         heat: None,
         timed: None,
         bench: None,
     }
+}
+
+fn pages(sections: &[Section<'_>]) -> Vec<PageSection> {
+    sections.iter().map(Section::page).collect()
 }
 
 /// Every function of a recording, by its id.

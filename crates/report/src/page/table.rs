@@ -54,3 +54,12 @@ pub struct PageTable {
     /// By row, a cell for each column that the page does not draw by itself.
     pub rows: Vec<Vec<PageCell>>,
 }
+
+/// A table and sentences below it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageSection {
+    /// The table, whose caption is the heading.
+    pub table: PageTable,
+    /// What is to be concluded from it.
+    pub sentences: Vec<String>,
+}
