@@ -68,10 +68,24 @@ const WRITTEN: usize = 256 << 10;
 /// Entry to and exit from an interrupt's handler are charged to the interrupted code
 /// (docs/guide/functions.md): no interval includes it, since it does not scatter.
 const INTO_HANDLER_INSNS: f64 = 100.0;
-/// How much longer the longest call may be in the flood: an allocator's slow path takes 1,100,
-/// the ways into the handlers of a few interrupts less. A softirq that sends segments of the
-/// flood takes 10,000 and more.
-const LONGEST_INSNS: u64 = 3_000;
+/// How much longer the longest call may be in the flood: an allocator's slow path takes 1,100, and 5,000 with a new slab,
+/// the ways into the handlers of a few interrupts less. A softirq that sends segments of the flood takes 10,000 and more.
+const LONGEST_INSNS: u64 = 6_000;
+/// The way through `__alloc_skb`, whose own cost grows: the flood allocates from the same slabs, so that more calls of the
+/// sender take the allocator's slow path.
+const WITH_ALLOCATIONS: [&str; 8] = [
+    "__x64_sys_sendto",
+    "__sys_sendto",
+    "inet_sendmsg",
+    "udp_sendmsg",
+    "__ip_append_data",
+    "sock_alloc_send_pskb",
+    "alloc_skb_with_frags",
+    ALLOCATOR,
+];
+const ALLOCATOR: &str = "__alloc_skb";
+/// That many more at most: 3% of calls by 1,100 instructions.
+const SLOWER_INSNS: f64 = 33.0;
 /// As far as corrected times may be off anyway: see truth.rs.
 const BOUND_INSNS: f64 = 10.0;
 const BOUND_SHARE: f64 = 0.03;
@@ -134,16 +148,20 @@ fn softirqs_are_not_the_senders() {
         );
     }
     assert!(judged.len() >= MIN_FUNCTIONS, "only {}", judged.len());
+    let of_allocator = seen.functions.keys().zip(&judged).find(|(name, _)| *name == ALLOCATOR);
+    let (_, allocator) = of_allocator.unwrap();
+    let slower = (allocator.after - allocator.before).clamp(0.0, SLOWER_INSNS);
     for (name, of) in seen.functions.keys().zip(&judged) {
+        let slower = if WITH_ALLOCATIONS.contains(&name.as_str()) { slower } else { 0.0 };
         let [before, after] = seen.interruptions[name];
         let calls = f64::from(BLOCKS * PACKETS);
         let ways_in = INTO_HANDLER_INSNS * after.saturating_sub(before) as f64 / calls;
-        // The certain part of a difference is no more than the ways into handlers explain.
+        // The certain part of a difference is no more than the ways into handlers and the allocator explain.
         let ratio = of.ratio.unwrap();
         let certain = (ratio.low - 1.0).max(1.0 - ratio.high).max(0.0) * of.before;
-        let is_explained = !of.verdict.differs() || certain <= ways_in;
+        let is_explained = !of.verdict.differs() || certain <= ways_in + slower;
         assert!(is_explained, "{name}: {of:?}");
-        let off_by = (of.after - of.before).abs();
+        let off_by = (of.after - of.before - slower).abs();
         let bound = BOUND_INSNS.max(BOUND_SHARE * of.before);
         assert!(off_by <= bound, "{name} is off by {off_by}: {of:?}");
         // A softirq that was not cut out of a single call is in the longest.

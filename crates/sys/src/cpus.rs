@@ -73,9 +73,21 @@ pub fn pin(thread: i32, cpu: u32) -> io::Result<()> {
 /// # Errors
 /// The thread does not exist, or this process may not change it.
 pub fn never_preempt(thread: i32) -> io::Result<()> {
+    set_policy(thread, libc::SCHED_BATCH)
+}
+
+/// Set whether any thread that wakes up preempts the current one (`SCHED_IDLE`), or as usual.
+///
+/// # Errors
+/// This process may not change it.
+pub fn let_others_preempt(preempt: bool) -> io::Result<()> {
+    set_policy(0, if preempt { libc::SCHED_IDLE } else { libc::SCHED_OTHER })
+}
+
+fn set_policy(thread: i32, policy: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads the parameters, which outlive the call.
-    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_BATCH, &raw const parameters) } {
+    match unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -89,11 +101,18 @@ mod tests {
     #[test]
     fn another_policy() {
         let policy = std::thread::spawn(|| {
-            never_preempt(0).unwrap();
             // SAFETY: takes a number alone.
-            unsafe { libc::sched_getscheduler(0) }
+            let policy = || unsafe { libc::sched_getscheduler(0) };
+            never_preempt(0).unwrap();
+            let batch = policy();
+            let others = [true, false].map(|preempt| {
+                let_others_preempt(preempt).unwrap();
+                policy()
+            });
+            (batch, others)
         });
-        assert_eq!(policy.join().unwrap(), libc::SCHED_BATCH);
+        let expected = (libc::SCHED_BATCH, [libc::SCHED_IDLE, libc::SCHED_OTHER]);
+        assert_eq!(policy.join().unwrap(), expected);
         let error = never_preempt(i32::MAX).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
     }

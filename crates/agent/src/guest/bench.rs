@@ -11,6 +11,7 @@ use netplumb_instruments::rates::cpu;
 use netplumb_model::bench::{BenchArm, Handled, Limit, Since};
 use netplumb_model::message::{CountPlan, Refused, Reply};
 use netplumb_model::recording::Ledger;
+use netplumb_sys::cpus;
 use netplumb_workload::mark::{self, Counting, mark};
 
 use super::{Agent, nics};
@@ -96,6 +97,9 @@ impl Agent {
         // Before anything is counted, since this takes a hundred times as many instructions.
         let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
         let message = |e: BlockError| e.to_string();
+        // A reader runs after each batch: from 6.6 on (EEVDF) it would wait for the end of the sender's slice, which is
+        // that of all batches, and the socket would drop what it has no room for.
+        cpus::let_others_preempt(true).map_err(|e| format!("let readers preempt: {e}"))?;
         let _counting = Counting::begin();
         frames.send(plan.warmup_frames).map_err(|e| format!("warm-up: {e}"))?;
         thread::sleep(REST);
@@ -111,6 +115,7 @@ impl Agent {
             ledgers.push(ledger(plan.frames, &now.since(&before)));
             before = now;
         }
+        cpus::let_others_preempt(false).map_err(|e| format!("let no reader preempt: {e}"))?;
         for (index, ledger) in (0..).zip(ledgers) {
             reply(Reply::BlockDone { index, ledger })?;
         }

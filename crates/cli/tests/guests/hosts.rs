@@ -328,7 +328,7 @@ fn dropped_by_the_nic() {
         return;
     }
     let place = Place::new();
-    let words = "bench stream --blocks 1 --rx-shift 2 --connections 16 --exact -o";
+    let words = "bench stream --blocks 1 --rx-shift 3 --connections 16 --exact -o";
     place.run(&format!("{words} x.plumb")).code(0);
     let recording = place.recording("x.plumb");
     let of_rx = |quantity: &Declared| mean(&recording, quantity, Some("receiver")) as u64;

@@ -48,19 +48,24 @@ struct {
 	__uint(max_entries, 4096);
 } steps SEC(".maps");
 
+/* Readings of the clock with the stolen time: interrupts may follow one another. */
+#define MOST_READINGS 3
+
 /*
  * The time, and the stolen time of the stack; read again if interrupted between
  * the two.
  */
 static __always_inline __u64 now_apart(struct functions_stack *s, __u64 *stolen)
 {
-	__u64 now;
+	__u64 now = 0;
+	int i;
 
-	*stolen = *(volatile __u64 *)&s->stolen_ns;
-	now = bpf_ktime_get_ns();
-	if (*stolen != *(volatile __u64 *)&s->stolen_ns) {
-		*stolen = s->stolen_ns;
+#pragma unroll
+	for (i = 0; i < MOST_READINGS; i++) {
+		*stolen = *(volatile __u64 *)&s->stolen_ns;
 		now = bpf_ktime_get_ns();
+		if (*stolen == *(volatile __u64 *)&s->stolen_ns)
+			break;
 	}
 	return now;
 }
