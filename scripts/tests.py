@@ -152,25 +152,25 @@ class Group:
             # others use it says more than the other.
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
-            said, told = (text_of(file) for file in (out, err))
+            printed, errors = (text_of(file) for file in (out, err))
             if child.returncode == 0:
                 self.ran.update(text_of(ran).splitlines())
         took = time.monotonic() - begun
         cpu_seconds = used.ru_utime + used.ru_stime
-        for name, seconds in re.findall(r"^test (\S+).* <([0-9.]+)s>$", said, re.MULTILINE):
+        for name, seconds in re.findall(r"^test (\S+).* <([0-9.]+)s>$", printed, re.MULTILINE):
             test = name.removeprefix(self.prefix)
             self.times.append((float(seconds), f"{self.name}::{test}"))
         ran = [
             name.removeprefix(self.prefix)
-            for name in re.findall(r"^test (\S+)", said, re.MULTILINE)
+            for name in re.findall(r"^test (\S+)", printed, re.MULTILINE)
         ]
         missing = [name for name in self.only if name not in ran]
         self.passed = child.returncode == 0 and not missing
         with print_lock:
             print(f"\n     Running {self.name} ({took:.1f} s, {cpu_seconds:.1f} s of CPU)")
-            sys.stdout.write(told)
-            sys.stdout.write(said)
-            if "\ntest result: " not in said:
+            sys.stdout.write(errors)
+            sys.stdout.write(printed)
+            if "\ntest result: " not in printed:
                 print(f"{self.name} ended with {child.returncode} before its tests did")
                 print("test result: FAILED. 0 passed; 1 failed; 0 ignored")
             for name in missing:

@@ -3,7 +3,7 @@ import { barList, type BarRow } from "./barlist";
 import type { PageChart } from "./data";
 import { h } from "./dom";
 import { short } from "./number";
-import { told } from "./plot";
+import { pointText } from "./plot";
 import { HUES, asTable, type Looks } from "./series";
 
 const NAME_LETTERS = 60;
@@ -23,7 +23,7 @@ export function rowsOf(chart: PageChart, looks: Looks): BarRow[] {
         .filter((point) => point.x === x)
         .map((point): BarRow => {
           const of = series.kind === "published" && point.label !== "" ? point.label : series.name;
-          const value = told(point, chart.y.unit);
+          const value = pointText(point, chart.y.unit);
           return {
             kind: series.kind === "published" ? "others" : "",
             name,

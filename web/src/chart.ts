@@ -4,7 +4,7 @@ import { pointer } from "d3-selection";
 import { area as band, line, symbol, symbolCircle, symbolCross, symbolDiamond2, symbolSquare, symbolTriangle } from "d3-shape";
 import type { PageChart, PagePoint, PageSeries } from "./data";
 import { h, s, type Child } from "./dom";
-import { amount, amountOf, axisBelow, axisBeside, drawable, drawn, fitted, leader, nearest, place, places, scaleOf, told, type Box, type Scale } from "./plot";
+import { amount, amountOf, axisBelow, axisBeside, drawable, drawn, fitted, leader, nearest, place, places, scaleOf, pointText, type Box, type Scale } from "./plot";
 import { plural, short } from "./number";
 import { categories, isOfNames } from "./categories";
 import { HUES, LABEL_LETTERS, NAME_LETTERS, asTable, named, type Looks } from "./series";
@@ -177,11 +177,11 @@ export function chartFigure(chart: PageChart, looks: Looks): HTMLElement {
     tip.replaceChildren(
       h("b", {}, where),
       ...here.map(({ series, one }) =>
-        h("span", { class: "row" }, swatch(series), h("span", {}, short(one.label !== "" ? one.label : series.name, LABEL_LETTERS)), h("span", { class: "number" }, told(one, chart.y.unit))),
+        h("span", { class: "row" }, swatch(series), h("span", {}, short(one.label !== "" ? one.label : series.name, LABEL_LETTERS)), h("span", { class: "number" }, pointText(one, chart.y.unit))),
       ),
     );
     if (speak) {
-      spoken.textContent = `${where}: ${here.map(({ series, one }) => `${short(series.name, 40)} ${told(one, chart.y.unit)}`).join(", ")}`;
+      spoken.textContent = `${where}: ${here.map(({ series, one }) => `${short(series.name, 40)} ${pointText(one, chart.y.unit)}`).join(", ")}`;
     }
     // On the side where there is room.
     const scaled = drawing.svg.getBoundingClientRect().width / drawing.wide;

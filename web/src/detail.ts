@@ -143,7 +143,7 @@ function fromTree(page: Page, tree: Tree, pick: (fn: number) => void): Record<st
   const whole = after(tree.inclusive[0]);
   const about = (f: FunctionSum) => page.functions[f.fn];
   const show = costIn(page.unit);
-  const figure = (of: (f: FunctionSum) => number, told = show): Drawn<FunctionSum> => ({ value: of, show: (f) => told(of(f)) });
+  const figure = (of: (f: FunctionSum) => number, format = show): Drawn<FunctionSum> => ({ value: of, show: (f) => format(of(f)) });
   const part = (of: (f: FunctionSum) => number): Drawn<FunctionSum> => figure((f) => share(after(of(f)), whole), percent);
   const difference = (of: (f: FunctionSum) => [number, number]): Drawn<FunctionSum> => ({ value: (f) => of(f)[1] - of(f)[0], show: (f) => changeCell(...of(f)) });
   const self = (f: FunctionSum): [number, number] => [before(f.selfBefore), after(f.self)];

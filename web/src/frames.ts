@@ -43,7 +43,7 @@ export function describe(tree: Tree, row: number, diff: boolean): [string, strin
     }
     return lines;
   }
-  const pair = (a: number, b: number, told = show): string => `${told(a)} \u2192 ${told(b)} (${change(b - a, told)}, ${changePercent(a, b)})`;
+  const pair = (a: number, b: number, format = show): string => `${format(a)} \u2192 ${format(b)} (${change(b - a, format)}, ${changePercent(a, b)})`;
   lines.push(
     ["inclusive", pair(tree.inclusiveBefore[row] / tree.packetsBefore, after)],
     ["self", pair(tree.selfBefore[row] / tree.packetsBefore, self)],

@@ -148,7 +148,7 @@ export function amountOf(value: number, unit: string): string {
 }
 
 /** Of a point: its value with its interval. */
-export function told(point: PagePoint, unit: string): string {
+export function pointText(point: PagePoint, unit: string): string {
   const interval = point.low !== null && point.high !== null ? ` (${amount(point.low)} to ${amount(point.high)})` : "";
   return amountOf(point.y, unit) + interval;
 }

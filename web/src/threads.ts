@@ -13,7 +13,7 @@ const MOST_CHOICES = 60;
 export const darkness = (cost: number, most: number): number => (cost > 0 && most > 0 ? Math.max(0.12, Math.sqrt(cost / most)) : 0);
 
 /** For nanoseconds the part of a CPU that was busy; else the cost. */
-export function told(of: PageThreads, cost: number): string {
+export function costText(of: PageThreads, cost: number): string {
   return of.unit === "ns" ? `${percent((cost * 100) / of.piece_ns)} of a CPU` : `${thousands(cost)} ${of.unit}`;
 }
 
@@ -95,10 +95,10 @@ function map(of: PageThreads): HTMLElement {
       {},
       s(
         "svg",
-        { viewBox: `0 0 ${count} 1`, preserveAspectRatio: "none", role: "img", "aria-label": `${short(line.name, 200)}: at most ${told(of, Math.max(...line.costs, 0))}` },
+        { viewBox: `0 0 ${count} 1`, preserveAspectRatio: "none", role: "img", "aria-label": `${short(line.name, 200)}: at most ${costText(of, Math.max(...line.costs, 0))}` },
         ...line.costs.map((cost, piece) =>
           cost > 0
-            ? s("rect", { x: piece, y: 0, width: 1.02, height: 1, "fill-opacity": darkness(cost, most).toFixed(3) }, s("title", {}, `${at(piece)} to ${at(piece + 1)}: ${told(of, cost)}`))
+            ? s("rect", { x: piece, y: 0, width: 1.02, height: 1, "fill-opacity": darkness(cost, most).toFixed(3) }, s("title", {}, `${at(piece)} to ${at(piece + 1)}: ${costText(of, cost)}`))
             : null,
         ),
       ),
@@ -107,7 +107,7 @@ function map(of: PageThreads): HTMLElement {
   return h(
     "figure",
     { class: "heat" },
-    h("figcaption", {}, `When each thread ran; the darkest is ${told(of, most)}, in pieces of ${nsUnit(of.piece_ns)}`),
+    h("figcaption", {}, `When each thread ran; the darkest is ${costText(of, most)}, in pieces of ${nsUnit(of.piece_ns)}`),
     h("div", { class: "heat-rows" }, ...of.lines.flatMap(row), h("span", {}), h("div", { class: "heat-axis" }, h("span", {}, "0"), h("span", {}, at(count / 2)), h("span", {}, at(count)))),
   );
 }

@@ -90,8 +90,8 @@ export function treeOf(page: Page, group: PageClass): Tree {
   });
   const names = group.contexts.map((context) => context.context);
   const counted = group.columns?.find((column) => column.key === "calls" || column.key === "calls_after");
-  const told = { functions: page.functions, show: costIn(page.unit), counted: counted?.title.startsWith("samples") ? "samples" : "calls" };
-  return finish(rows, titleOf(group), names, group, told, sampleOf(rows, group));
+  const shown = { functions: page.functions, show: costIn(page.unit), counted: counted?.title.startsWith("samples") ? "samples" : "calls" };
+  return finish(rows, titleOf(group), names, group, shown, sampleOf(rows, group));
 }
 
 /** The cost that a sample stands for on either side, where samples are compared: there both sides have intervals. */
@@ -142,7 +142,7 @@ function finish(
   root: string,
   contexts: string[],
   by: { packets: number; packets_before: number },
-  told: Pick<Tree, "functions" | "show" | "counted">,
+  shown: Pick<Tree, "functions" | "show" | "counted">,
   sample: [number, number] | null,
 ): Tree {
   const { parent, self, selfBefore } = rows;
@@ -192,7 +192,7 @@ function finish(
   }
   return {
     ...rows, size, depth, deepest, inclusive, inclusiveBefore, width, left, begin, children, contexts,
-    root, packets, packetsBefore, sample, ...told,
+    root, packets, packetsBefore, sample, ...shown,
   };
 }
 

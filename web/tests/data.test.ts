@@ -67,7 +67,7 @@ test("packed and unpacked", async () => {
   assert.deepEqual(await decode(`\n${packed}\n`), fixture("page.json"));
 });
 
-/** Check that data of another schema, or that are not whole, are told and not drawn. */
+/** Check that data of another schema, or that are not whole, are reported and not drawn. */
 test("bad data", async () => {
   const bad = (change: (page: Page) => void): (() => Page) => {
     const page = fixture("page.json");

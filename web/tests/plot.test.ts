@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { along, described } from "../src/chart";
 import { described as flowDescribed, layout, MISSING, wrapped } from "../src/flow";
-import { amount, amountOf, domainOf, drawn, leader, nearest, place, places, ratioScale, scaleOf, told, type Box, type Scale } from "../src/plot";
+import { amount, amountOf, domainOf, drawn, leader, nearest, place, places, ratioScale, scaleOf, pointText, type Box, type Scale } from "../src/plot";
 import { looks } from "../src/series";
 import { fixture } from "./fixture";
 
@@ -27,8 +27,8 @@ test("amounts", () => {
   assert.equal(amountOf(100, "packets/s"), "100\u202fpackets/s");
   assert.equal(amountOf(28.34, "%"), "28.3%");
   assert.equal(amountOf(2, ""), "2");
-  assert.equal(told({ x: 1, y: 5, low: 4, high: 6, label: "" }, "%"), "5% (4 to 6)");
-  assert.equal(told({ x: 1, y: 5, low: null, high: null, label: "" }, "%"), "5%");
+  assert.equal(pointText({ x: 1, y: 5, low: 4, high: 6, label: "" }, "%"), "5% (4 to 6)");
+  assert.equal(pointText({ x: 1, y: 5, low: null, high: null, label: "" }, "%"), "5%");
 });
 
 /** How far apart the nearest two ticks are. */
@@ -126,7 +126,7 @@ test("looks", () => {
   assert.equal(new Set(all.values()).size, all.size);
 });
 
-/** Check that what Rust wrote is drawn but for what has no place, and told in words. */
+/** Check that what Rust wrote is drawn but for what has no place, and in words. */
 test("charts of Rust", () => {
   const { charts } = bench();
   const sizes = charts[2];

@@ -7,8 +7,8 @@ use netplumb_model::reads::{
 use netplumb_model::recording::Recording;
 
 use crate::analysis::ClassView;
-use crate::document::Section;
 use crate::number::printable;
+use crate::section::Section;
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Table, Value};
@@ -114,7 +114,7 @@ fn columns<'r>() -> Vec<Column<'r, DiskRow<'r>>> {
             .page("minor_faults"),
         Column::figure("guest time", |row: &DiskRow<'r>| {
             row.mean(&GUEST_TIME)
-                .map_or(Value::Missing, |time| Value::Told(with_unit(time), Some(time)))
+                .map_or(Value::Missing, |time| Value::Formatted(with_unit(time), Some(time)))
         })
         .hint(
             "by the guest's clock, which counts instructions and skips to the next event when idle",

@@ -3,8 +3,6 @@
 //! A shape of recording builds its [`Document`]; the terminal, Markdown, the page, CSV and JSON render any of them, and
 //! have nothing of a shape.
 
-mod section;
-
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Recording};
 use serde::{Serialize, Serializer};
@@ -17,11 +15,9 @@ use crate::html::{facts, title, warnings};
 use crate::json::{Common, pretty};
 use crate::number::printable;
 use crate::page::{Page, PageChart, SCHEMA};
+use crate::section::Section;
 use crate::table::Value;
 use crate::text::{continued, prose};
-
-pub(crate) use section::Reader;
-pub use section::Section;
 
 /// Letters of a sentence of the headline in Markdown.
 const HEADLINE_LETTERS: usize = 400;

@@ -16,9 +16,10 @@ use netplumb_model::timing::OWN_CPU;
 
 use crate::acting;
 use crate::analysis;
-use crate::document::{Document, Reader, Section};
+use crate::document::Document;
 use crate::footer::Note;
 use crate::number::{counted, printable, thousands};
+use crate::section::{Reader, Section};
 use crate::summary::sent;
 use crate::table::Table;
 use crate::tree;

@@ -190,7 +190,7 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, FunctionRow<'a>>> {
                 Some((low, high)) if r.class.quantity.unit == "ns" => Value::NsRange(low, high),
                 Some((low, high)) => {
                     let text = format!("{} to {}", rounded(low), rounded(high));
-                    Value::Told(text, Some(high - low))
+                    Value::Formatted(text, Some(high - low))
                 }
                 None => Value::Missing,
             }

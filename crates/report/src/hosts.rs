@@ -20,10 +20,11 @@ use facts::{nic_of, scalars_of, varies};
 pub(crate) use trust::cpu_use;
 use trust::trust;
 
-use crate::document::{Document, Reader, Section};
+use crate::document::Document;
 use crate::figures::{self, sweeps::Plotted};
 use crate::number::{counted, plural, printable};
 use crate::page::PageChart;
+use crate::section::{Reader, Section};
 use crate::trust::devices::wire_of;
 
 /// Letters of an arm's name.

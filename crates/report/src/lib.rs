@@ -36,6 +36,7 @@ pub mod rates;
 pub mod sampled;
 pub mod scalars;
 pub mod scan;
+pub mod section;
 pub mod seeds;
 pub mod shape;
 pub mod shares;

@@ -152,7 +152,7 @@ pub fn render(
         if times.is_of(class) {
             let each = move |(source, insns): &(SourceLine, u64)| {
                 let ns = times.per_insn(class, *source, *insns);
-                ns.map_or(Value::Missing, |ns| Value::Told(format!("{ns:.2}"), Some(ns)))
+                ns.map_or(Value::Missing, |ns| Value::Formatted(format!("{ns:.2}"), Some(ns)))
             };
             all.push(Column::figure("ns each", each).people(4));
         }

@@ -7,8 +7,8 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
 use crate::analysis::{ClassView, name_beside_unit, quantity};
-use crate::document::Section;
 use crate::sampled;
+use crate::section::Section;
 use crate::shares;
 use crate::summary::{cost, label, summary_table};
 use crate::table::{Column, Table, Value};
@@ -126,7 +126,7 @@ fn layers(classes: &[ClassView<'_>], out: &mut String) {
         columns.extend(abreast.iter().map(|class| {
             Column::figure(label(class), |layer: &&str| match class.layer_insns(layer) {
                 0 => Value::Missing,
-                insns => Value::Told(cost(insns, class), None),
+                insns => Value::Formatted(cost(insns, class), None),
             })
             .letters(80)
             .markdown_rank(1)

@@ -9,8 +9,8 @@ use netplumb_model::recording::{Arm, Function, FunctionId, Recording};
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED, USER_MODE};
 
 use crate::analysis::quantity;
-use crate::document::{Reader, Section};
 use crate::number::{printable, thousands};
+use crate::section::{Reader, Section};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Table, Value};
@@ -198,7 +198,7 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, SharesRow<'a>>> {
         Column::figure("95% interval", |(_, s): &SharesRow<'a>| {
             let (low, high) = s.interval;
             let text = format!("{:.1}% to {:.1}%", low * 100.0, high * 100.0);
-            Value::Told(text, Some(high - low))
+            Value::Formatted(text, Some(high - low))
         })
         .hint("of that share")
         .people(3)
@@ -212,7 +212,7 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, SharesRow<'a>>> {
             .people(4)
             .page("timer"),
         Column::figure("off by", |(_, s): &SharesRow<'a>| {
-            Value::Told(format!("{:+.1}", s.off() * 100.0), Some(s.off()))
+            Value::Formatted(format!("{:+.1}", s.off() * 100.0), Some(s.off()))
         })
         .hint("percentage points by which a timer is off")
         .json("off_by")

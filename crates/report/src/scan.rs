@@ -238,12 +238,12 @@ pub fn render(scan: &Scan, columns: usize) -> String {
                 .letters(NAME_CHARACTERS)
                 .people(0),
             Column::figure("change", |e: &&Effect| {
-                Value::Told(format!("{:+.1}", e.change), Some(e.change))
+                Value::Formatted(format!("{:+.1}", e.change), Some(e.change))
             })
             .people(1),
             Column::figure("share", |e: &&Effect| {
                 let percent = e.change * 100.0 / e.before.max(1.0);
-                Value::Told(format!("{percent:+.1}%"), Some(percent))
+                Value::Formatted(format!("{percent:+.1}%"), Some(percent))
             })
             .people(2),
             Column::text("most in", |e: &&Effect| {

@@ -116,7 +116,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
         _ => String::new(),
     };
     let mut out = format!("Instructions per packet under {seeds}{cut} random seeds\n");
-    let tenths = |value: f64| Value::Told(format!("{value:.1}"), Some(value));
+    let tenths = |value: f64| Value::Formatted(format!("{value:.1}"), Some(value));
     let all = vec![
         Column::text("class", |s: &&Spread| s.of.clone()).people(0),
         Column::figure("least", |s: &&Spread| tenths(s.at(0.0))).people(1),
@@ -125,7 +125,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
         Column::figure("spread", |s: &&Spread| {
             let (least, most) = (s.at(0.0), s.at(1.0));
             let percent = (most - least) * 100.0 / least.max(1.0);
-            Value::Told(format!("{percent:.2}%"), Some(percent))
+            Value::Formatted(format!("{percent:.2}%"), Some(percent))
         })
         .people(4),
     ];

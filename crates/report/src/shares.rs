@@ -8,9 +8,9 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
 
-use crate::document::Section;
 use crate::number::printable;
 use crate::sampled::interval;
+use crate::section::Section;
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Table, Value};
@@ -183,7 +183,7 @@ fn columns<'a>(rows: &[ShareRow]) -> Vec<Column<'a, ShareRow>> {
             Column::figure("95% interval", |row: &ShareRow| {
                 let (low, high) = row.interval;
                 let text = format!("{:.1}% to {:.1}%", low * 100.0, high * 100.0);
-                Value::Told(text, Some(high - low))
+                Value::Formatted(text, Some(high - low))
             })
             .hint("of that share")
             .people(4)

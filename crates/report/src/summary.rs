@@ -201,7 +201,7 @@ pub(crate) fn summary_table<'r>(
         Column::figure("network", |class: &SummaryRow<'r>| {
             let network = class.layer_insns("network");
             let share = percent(network, class.total);
-            Value::Told(format!("{} ({share:.0}%)", class.cost_text(network)), None)
+            Value::Formatted(format!("{} ({share:.0}%)", class.cost_text(network)), None)
         })
         .people(2)
         .not_in_markdown(),
@@ -230,7 +230,7 @@ pub(crate) fn summary_table<'r>(
     ];
     all.extend(layer.map(|layer| {
         Column::figure(layer.to_string(), move |class: &SummaryRow<'r>| {
-            Value::Told(cost(class.layer_insns(layer), class), None)
+            Value::Formatted(cost(class.layer_insns(layer), class), None)
         })
         .letters(30)
         .markdown_rank(6)

@@ -52,7 +52,7 @@ pub(crate) enum Value {
     /// A part of a whole, from 0 to 1.
     Share(f64),
     /// A figure with the text that people see.
-    Told(String, Option<f64>),
+    Formatted(String, Option<f64>),
     /// A part of a whole, from 0 to 1, drawn. Only on a terminal.
     Bar(f64, Shade),
     /// Several. Only in JSON.
@@ -86,7 +86,7 @@ impl Value {
     pub(crate) fn cell_text(&self) -> String {
         match self {
             Value::Missing | Value::Absent => "-".into(),
-            Value::Text(text) | Value::Name(text, _) | Value::Told(text, _) => text.clone(),
+            Value::Text(text) | Value::Name(text, _) | Value::Formatted(text, _) => text.clone(),
             Value::Sum(word) => (*word).into(),
             Value::Flag(true) => "yes".into(),
             Value::Flag(false) => "no".into(),
@@ -108,7 +108,7 @@ impl Value {
             Value::Number(value) | Value::Ns(value) | Value::Share(value) => Some(*value),
             Value::Each(sum, packets) => Some(*sum as f64 / (*packets).max(1) as f64),
             Value::NsRange(low, high) => Some(high - low),
-            Value::Told(_, value) => *value,
+            Value::Formatted(_, value) => *value,
             _ => None,
         };
         figure.filter(|value| value.is_finite())

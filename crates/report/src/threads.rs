@@ -7,10 +7,10 @@ use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::samples::{Sample, Thread, ThreadId};
 
 use crate::analysis::quantity;
-use crate::document::{Reader, Section};
 use crate::html::places::Places;
 use crate::number::{counted, printable, thousands};
 use crate::page::{PageProcess, PageThreadLine, PageThreadPart, PageThreadWork, PageThreads};
+use crate::section::{Reader, Section};
 #[cfg(test)]
 use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Table, Value};
@@ -292,14 +292,14 @@ fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, ThreadRow<'a>>> {
             .people(1)
             .page("thread"),
         Column::figure("pid", |row: &ThreadRow<'a>| {
-            Value::Told(row.thread.pid.to_string(), Some(row.thread.pid.into()))
+            Value::Formatted(row.thread.pid.to_string(), Some(row.thread.pid.into()))
         })
         .hint("its process; 0 is the idle task, whose interrupts are work")
         .people(2)
         .page("pid"),
         Column::machine(|row: &ThreadRow<'a>| Value::Count(row.thread.pid.into())).key("pid"),
         Column::figure("tid", |row: &ThreadRow<'a>| {
-            Value::Told(row.thread.tid.to_string(), Some(row.thread.tid.into()))
+            Value::Formatted(row.thread.tid.to_string(), Some(row.thread.tid.into()))
         })
         .hint("its own number")
         .people(3)
@@ -308,8 +308,8 @@ fn columns<'a>(unit: &str, arms: bool) -> Vec<Column<'a, ThreadRow<'a>>> {
         Column::figure(
             if is_ns { "time".to_string() } else { unit.to_string() },
             move |row: &ThreadRow<'a>| match is_ns {
-                true => Value::Told(ns(row.cost as f64), Some(row.cost as f64)),
-                false => Value::Told(rounded(row.cost as f64), Some(row.cost as f64)),
+                true => Value::Formatted(ns(row.cost as f64), Some(row.cost as f64)),
+                false => Value::Formatted(rounded(row.cost as f64), Some(row.cost as f64)),
             },
         )
         .hint("what its samples stand for")

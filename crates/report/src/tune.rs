@@ -80,14 +80,14 @@ fn columns<'r>(at: &Tried) -> Vec<Column<'r, ChoiceRow<'r>>> {
             .hint("throughput of a stream; of an interface, what the command moved over it in both directions"),
         figure("latency us", 2, |m| {
             // One unit for all rows.
-            Value::Told(grouped(m.latency_ns / 1e3), Some(m.latency_ns))
+            Value::Formatted(grouped(m.latency_ns / 1e3), Some(m.latency_ns))
         })
             .json("latency_ns")
             .unit("ns")
             .hint("median time of a request of 64 bytes, or of an echo while the command runs; or how long that runs"),
         Column::figure("CPU ns/KiB", |row: &ChoiceRow<'r>| {
             let ns = row.choice.measured.cost(Goal::Cpu);
-            Value::Told(thousands(ns.round() as u64), Some(ns))
+            Value::Formatted(thousands(ns.round() as u64), Some(ns))
         })
         .people(3)
         .json("cpu_ns_per_kib")

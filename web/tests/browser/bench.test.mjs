@@ -29,7 +29,7 @@ test("parts of a page of benches", async (t) => {
   assert.match(await page.locator("#flows figure").first().innerText(), /No measurement: 2,000,000 packets went missing/);
 });
 
-/** Check that what a packet costs is drawn for each path, as long as it is, and told in tables that can be copied. */
+/** Check that what a packet costs is drawn for each path, as long as it is, and in tables that can be copied. */
 test("why", async (t) => {
   const page = await open(t, bench);
   const costs = bench.bench.costs[0];
@@ -63,7 +63,7 @@ test("charts by keyboard", async (t) => {
   assert.equal(await chart.locator(".plot-tip").isVisible(), false);
 });
 
-/** Check that the place that is pointed at is told, within the window. */
+/** Check that the place that is pointed at is described, within the window. */
 test("charts by mouse", async (t) => {
   const page = await open(t, bench);
   const chart = figure(page, 0);

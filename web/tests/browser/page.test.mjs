@@ -190,7 +190,7 @@ test("a profile", async (t) => {
   assert.match(await text(refused, "main"), /refer to what there is not/);
 });
 
-/** Check that the keys go through the frames, zoom in and out, and that each frame is told. */
+/** Check that the keys go through the frames, zoom in and out, and that each frame is described. */
 test("zoom by keyboard", async (t) => {
   const page = await open(t, report);
   await page.locator("canvas").focus();
@@ -593,7 +593,7 @@ test("several pages in a file", async (t) => {
   assert.equal(await alone.getByLabel("View").count(), 0);
 });
 
-/** Check that stages are a bar that adds up, with work told from waiting, percentiles, and a histogram of each. */
+/** Check that stages are a bar that adds up, with work and waiting apart, percentiles, and a histogram of each. */
 test("stages", async (t) => {
   const data = golden("stages");
   const page = await open(t, data);
@@ -670,7 +670,7 @@ test("times compared", async (t) => {
   assert.match(first, /ip_output[\s\S]*network[\s\S]*400[\s\S]*601[\s\S]*\+\d+\.\d% to \+\d+\.\d%[\s\S]*\u2192[\s\S]*slower/);
   const label = await page.locator("#verdicts svg.interval.more").first().getAttribute("aria-label");
   assert.match(label, /^\+\d+\.\d% to \+\d+\.\d%$/);
-  // Calls are drawn, but what changed is told by verdicts.
+  // Calls are drawn, but verdicts show what changed.
   assert.equal(await page.locator("canvas").count(), 1);
   assert.equal(await page.locator("#functions, #bars").count(), 0);
   const stages = await open(t, golden("stages-diff"));

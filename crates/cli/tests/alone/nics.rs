@@ -299,7 +299,7 @@ impl Drop for UdpSender {
 
 /// Check that packets of others are distinguished, and don't invalidate a block.
 #[test]
-fn as_root_packets_of_others_are_told() {
+fn as_root_packets_of_others_are_named() {
     if !is_root() {
         return;
     }

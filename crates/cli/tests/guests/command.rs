@@ -296,7 +296,7 @@ fn large_files_go_along() {
         return;
     }
     let place = Place::new();
-    for (bytes, memory) in [(92 << 20, "256"), (380 << 20, "1024")] {
+    for (bytes, memory) in [(24 << 20, "256"), (380 << 20, "1024")] {
         std::fs::File::create(place.path("large")).unwrap().set_len(bytes).unwrap();
         let ran = place.run("path -q -o x.plumb --with large -- wc -c large");
         ran.code(0);

@@ -158,7 +158,7 @@ fn fexit_agrees_on_inclusive_cost() {
 }
 
 /// One function, as both have it; costs are instructions per call.
-struct Row<'a> {
+struct TimedFunctionRow<'a> {
     name: &'a str,
     calls: u64,
     timed_calls: u64,
@@ -171,7 +171,7 @@ struct Row<'a> {
     known: f64,
 }
 
-impl Row<'_> {
+impl TimedFunctionRow<'_> {
     /// How far the clock and the tree are apart, after `probe`.
     fn off_by(&self, probe: f64) -> f64 {
         self.raw - self.known - probe - self.exact
@@ -179,11 +179,11 @@ impl Row<'_> {
 }
 
 /// The functions that both have, by size.
-fn compare<'a>(recording: &Recording, opinion: &'a SecondOpinion) -> Vec<Row<'a>> {
+fn compare<'a>(recording: &Recording, opinion: &'a SecondOpinion) -> Vec<TimedFunctionRow<'a>> {
     let exact = inclusive(recording);
     // Debian's 6.1 is built without it.
     let has_endbr = !recording.environment[env::KERNEL].starts_with("6.1.");
-    let mut rows: Vec<Row> = opinion
+    let mut rows: Vec<TimedFunctionRow> = opinion
         .functions
         .iter()
         .zip(FUNCTIONS)
@@ -195,7 +195,7 @@ fn compare<'a>(recording: &Recording, opinion: &'a SecondOpinion) -> Vec<Row<'a>
             let not_passed_over = has_endbr && NOT_BY_POINTER.contains(&timed.name.as_str());
             let in_rcu = timed.in_rcu as f64 / timed.calls as f64;
             let raw_ns = timed.total_ns as f64 / timed.calls as f64;
-            Some(Row {
+            Some(TimedFunctionRow {
                 name: &timed.name,
                 calls: cost.calls,
                 timed_calls: timed.calls,

@@ -299,7 +299,7 @@ fn filters_keep_what_they_name() {
 /// Check that packets are traced one by one: as many as requested, each from the call that first
 /// sees it, with the softirq that receives it on top, calls within their callers.
 #[test]
-fn packets_are_told() {
+fn packets_are_traced() {
     let Some((plan, options)) = setup("udp") else {
         return;
     };
@@ -362,7 +362,7 @@ fn contexts_are_separate(opinion: &SecondOpinion) {
 }
 
 /// One function, as both have it; costs are instructions per call.
-struct Row<'a> {
+struct ComparedFunction<'a> {
     name: &'a str,
     calls: u64,
     timed_calls: u64,
@@ -371,7 +371,7 @@ struct Row<'a> {
     corrected: f64,
 }
 
-impl Row<'_> {
+impl ComparedFunction<'_> {
     /// Whether they agree, as well as that clock and mechanism allow.
     fn agrees(&self, is_by_ticks: bool, by_kprobes: bool) -> bool {
         let cost = (self.raw - self.corrected).abs();
@@ -394,7 +394,7 @@ struct Sum {
 }
 
 /// The functions that both have, by size.
-fn compare<'a>(recording: &'a Recording, opinion: &'a SecondOpinion) -> Vec<Row<'a>> {
+fn compare<'a>(recording: &'a Recording, opinion: &'a SecondOpinion) -> Vec<ComparedFunction<'a>> {
     let exact = inclusive(recording);
     let mut timed: BTreeMap<&str, Sum> = BTreeMap::new();
     for window in &opinion.windows {
@@ -418,12 +418,12 @@ fn compare<'a>(recording: &'a Recording, opinion: &'a SecondOpinion) -> Vec<Row<
             }
         }
     }
-    let mut rows: Vec<Row> = timed
+    let mut rows: Vec<ComparedFunction> = timed
         .into_iter()
         .filter_map(|(name, timed)| {
             let exact = exact.get(name).filter(|c| c.calls > 0)?;
             let scale = opinion.insns_per_ns() / timed.calls as f64;
-            Some(Row {
+            Some(ComparedFunction {
                 name,
                 calls: exact.calls,
                 timed_calls: timed.calls,

@@ -132,7 +132,7 @@ fn nowhere_to_go() {
 /// Check that a page that could not be written is reported before anything is measured: there is no
 /// kernel to measure with here.
 #[test]
-fn told_before_measuring() {
+fn refused_before_measuring() {
     let place = Place::new();
     place.write("x.toml", "name = \"x\"\n[vary]\nproto = [\"udp\"]\n");
     for command in ["path", "run x.toml"] {

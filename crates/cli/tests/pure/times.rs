@@ -251,7 +251,7 @@ fn compared() {
     let ran = place.run("diff a.plumb b.plumb --html out.html");
     ran.code(0).says(&["wrote out.html"]);
     let page = std::fs::read_to_string(place.path("out.html")).unwrap();
-    assert!(page.contains("not interleaved"), "told without scripts");
+    assert!(page.contains("not interleaved"), "in the page without scripts");
 }
 
 /// Check the exit code for CI: a certain change is slower by more than the limit.

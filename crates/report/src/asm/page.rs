@@ -102,7 +102,7 @@ fn instructions(view: &ClassView<'_>, code: &FunctionCode, all: u64, caption: &s
         .rank(1),
         Column::figure("at", |row: &InstructionRow<'_>| {
             let offset = row.insn.offset;
-            Value::Told(format!("+{offset:#x}"), Some(f64::from(offset)))
+            Value::Formatted(format!("+{offset:#x}"), Some(f64::from(offset)))
         })
         .hint("bytes from the beginning of the function")
         .page("at")

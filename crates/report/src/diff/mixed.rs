@@ -151,7 +151,7 @@ fn of_both<'a>() -> Vec<Column<'a, SeenFunction<'a>>> {
         Column::figure("ns/insn", |(_, f): &SeenFunction<'a>| match f.inclusive_insns > 0.0 {
             true => {
                 let each = f.total_ns / f.inclusive_insns;
-                Value::Told(format!("{each:.2}"), Some(each))
+                Value::Formatted(format!("{each:.2}"), Some(each))
             }
             false => Value::Missing,
         })

@@ -18,8 +18,8 @@ pub(super) const WIDE: usize = 90;
 /// A figure in the unit of its event.
 fn figure(value: f64, is_time: bool) -> Value {
     match is_time {
-        true => Value::Told(with_unit(value), Some(value)),
-        false => Value::Told(rounded(value), Some(value)),
+        true => Value::Formatted(with_unit(value), Some(value)),
+        false => Value::Formatted(rounded(value), Some(value)),
     }
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn with_unit(value: f64) -> String {
 fn ends(mean: &Mean, figure_text: impl Fn(f64) -> String) -> Value {
     match (mean.low, mean.high) {
         (Some(low), Some(high)) => {
-            Value::Told(format!("{} to {}", figure_text(low), figure_text(high)), Some(low))
+            Value::Formatted(format!("{} to {}", figure_text(low), figure_text(high)), Some(low))
         }
         _ => Value::Missing,
     }
@@ -81,8 +81,8 @@ fn event_columns<'r>(
             .page("event"),
     );
     let cpu = |row: &EventRow<'r>| match row.counted.as_ref().and_then(|c| c.cpu) {
-        Some(cpu) => Value::Told(cpu.to_string(), Some(f64::from(cpu))),
-        None => Value::Told("all".into(), None),
+        Some(cpu) => Value::Formatted(cpu.to_string(), Some(f64::from(cpu))),
+        None => Value::Formatted("all".into(), None),
     };
     if by_cpu {
         columns.push(
@@ -130,7 +130,7 @@ fn event_columns<'r>(
         Column::figure("count", |row: &EventRow<'r>| match &row.counted {
             Some(counted) if counted.is_time => figure(counted.total(), true),
             Some(counted) => Value::Count(counted.total() as u64),
-            None => Value::Told("not counted".into(), None),
+            None => Value::Formatted("not counted".into(), None),
         })
         .hint("how often it happened in all blocks; of a clock, its time")
         .people(3)
@@ -174,7 +174,7 @@ fn event_columns<'r>(
     let rate = Column::figure("per second", |row: &EventRow<'r>| match row.per_second() {
         Some(rate) if row.is_time() => {
             let cpus = rate / 1e9;
-            Value::Told(format!("{cpus:.3} CPUs"), Some(rate))
+            Value::Formatted(format!("{cpus:.3} CPUs"), Some(rate))
         }
         Some(rate) => figure(rate, false),
         None => Value::Missing,
@@ -253,7 +253,7 @@ fn of_ratios<'r>(several: bool) -> Vec<Column<'r, Divided>> {
             .page("ratio"),
         Column::machine(|row: &Divided| Value::Text(row.unit.into())).key("unit"),
         Column::figure("value", move |row: &Divided| match &row.mean {
-            Some(mean) => Value::Told(figure_text(mean.value, row.unit), Some(mean.value)),
+            Some(mean) => Value::Formatted(figure_text(mean.value, row.unit), Some(mean.value)),
             None => Value::Missing,
         })
         .hint("of the sums over all blocks; a clock below is in seconds")

@@ -310,7 +310,7 @@ fn one(plotted: &Plotted<'_>, recording: &Recording, columns: usize) -> String {
         let mean = point.and_then(|point| Some((point.y?, point.seeds)));
         mean.map_or(Value::Missing, |(mean, seeds)| {
             let text = in_words(figure, mean.value) + &reach(&mean, seeds);
-            Value::Told(text, Some(mean.value))
+            Value::Formatted(text, Some(mean.value))
         })
     };
     let name = Column::text(printable(&corner, 60), |s: &&Series| s.name.clone());

@@ -103,7 +103,7 @@ fn ns(value: Option<f64>) -> Value {
             long if long.ends_with('s') => long,
             short => format!("{short}ns"),
         };
-        Value::Told(text, Some(value))
+        Value::Formatted(text, Some(value))
     })
 }
 

@@ -89,7 +89,7 @@ impl FigureRow {
     fn interval(&self) -> Value {
         let ratio = self.ratio().filter(|_| self.before != self.after || self.judged.is_some());
         ratio.map_or(Value::Missing, |ratio| {
-            Value::Told(interval::interval_text(ratio, ratio_percent), None)
+            Value::Formatted(interval::interval_text(ratio, ratio_percent), None)
         })
     }
 
@@ -248,9 +248,9 @@ fn figures(recording: &Recording, arm: usize) -> Vec<(String, &Quantity, Vec<f64
 /// The columns; where any figure was `judged`, with its interval and the smallest change that would have been seen.
 fn columns<'r>(judged: bool) -> Vec<Column<'r, &'r FigureRow>> {
     let change = |row: &&FigureRow| match (row.before == row.after, row.change()) {
-        (true, _) => Value::Told("equal".into(), Some(0.0)),
-        (false, Some(change)) => Value::Told(format!("{:+.2}%", change * 100.0), Some(change)),
-        (false, None) => Value::Told("from nothing".into(), None),
+        (true, _) => Value::Formatted("equal".into(), Some(0.0)),
+        (false, Some(change)) => Value::Formatted(format!("{:+.2}%", change * 100.0), Some(change)),
+        (false, None) => Value::Formatted("from nothing".into(), None),
     };
     let ratio = |row: &&FigureRow, end: fn(Interval) -> f64| {
         let end = row.ratio().map(end).filter(|end| end.is_finite());

@@ -15,7 +15,6 @@ use crate::asm;
 use crate::claims;
 use crate::conclusions;
 use crate::disks;
-use crate::document::Section;
 use crate::layers;
 use crate::network::Network;
 use crate::number::{counted, percent, printable};
@@ -24,6 +23,7 @@ use crate::page::{
 };
 use crate::per::Per;
 use crate::sampled;
+use crate::section::Section;
 use crate::shares;
 use crate::source;
 use crate::summary::{self, label, sent};

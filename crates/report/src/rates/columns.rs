@@ -96,9 +96,9 @@ pub(super) fn mark(arm: &ArmRates<'_>) -> String {
 
 fn handled(arm: &ArmRates<'_>) -> Value {
     match arm.handled_pps() {
-        Some(mean) => Value::Told(rate(mean.value), Some(mean.value)),
+        Some(mean) => Value::Formatted(rate(mean.value), Some(mean.value)),
         None if arm.invalid.is_empty() => Value::Missing,
-        None => Value::Told("invalid".into(), None),
+        None => Value::Formatted("invalid".into(), None),
     }
 }
 
@@ -109,20 +109,20 @@ fn interval(arm: &ArmRates<'_>) -> Value {
     match (mean.low, mean.high) {
         (Some(low), Some(high)) => {
             let text = format!("{} to {}", rate(low.max(0.0)), rate(high));
-            Value::Told(text, Some(high - low))
+            Value::Formatted(text, Some(high - low))
         }
-        _ => Value::Told("one block".into(), None),
+        _ => Value::Formatted("one block".into(), None),
     }
 }
 
 fn cpu_ns(arm: &ArmRates<'_>) -> Value {
     let ns = arm.cpu_ns_per_packet();
-    ns.map_or(Value::Missing, |ns| Value::Told(format!("{ns:.0}"), Some(ns)))
+    ns.map_or(Value::Missing, |ns| Value::Formatted(format!("{ns:.0}"), Some(ns)))
 }
 
 fn lost(arm: &ArmRates<'_>) -> Value {
     let lost = arm.lost();
-    lost.map_or(Value::Missing, |lost| Value::Told(share(lost), Some(lost)))
+    lost.map_or(Value::Missing, |lost| Value::Formatted(share(lost), Some(lost)))
 }
 
 fn busy(arm: &ArmRates<'_>) -> Value {
@@ -132,7 +132,7 @@ fn busy(arm: &ArmRates<'_>) -> Value {
     let cpus = arm.cpus();
     let busy: f64 = cpus.iter().map(|c| c.busy).sum();
     let doubt = if cpus.iter().any(CpuUse::is_doubtful) { " ?" } else { "" };
-    Value::Told(format!("{busy:.2}{doubt}"), Some(busy))
+    Value::Formatted(format!("{busy:.2}{doubt}"), Some(busy))
 }
 
 /// A share in percent: only 0 is `0`; a small share is not rounded to it.

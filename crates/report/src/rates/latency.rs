@@ -40,7 +40,7 @@ pub(super) fn table<'r>(arms: &[&'r ArmRates<'r>]) -> Table<'r, &'r ArmRates<'r>
     all.extend((0..).zip(TITLES).map(|(n, title): (usize, _)| {
         Column::figure(title, move |arm: &ArmRow<'r>| {
             let ns = arm.latency().and_then(|times| percentiles(&times)[n]);
-            ns.map_or(Value::Missing, |ns| Value::Told(thousands(ns.round() as u64), Some(ns)))
+            ns.map_or(Value::Missing, |ns| Value::Formatted(thousands(ns.round() as u64), Some(ns)))
         })
         .hint("one-way latency")
         .unit("ns")

@@ -58,7 +58,7 @@ fn cell<R>(column: &Column<'_, R>, row: &R) -> String {
         Value::Sum(word) => format!("**{word}**"),
         Value::Name(name, None) => code(&name, NAME_LETTERS),
         Value::Text(text) => prose(&text, column.letters),
-        Value::Told(text, _) if column.kind == Kind::Text => prose(&text, column.letters),
+        Value::Formatted(text, _) if column.kind == Kind::Text => prose(&text, column.letters),
         value => value.cell_text(),
     }
 }

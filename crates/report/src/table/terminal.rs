@@ -69,7 +69,7 @@ fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
             let left = room.name.saturating_sub(module.chars().count());
             format!("{}{module}", printable(&name, left.max(LEAST_LETTERS)))
         }
-        Value::Text(text) | Value::Told(text, _) => printable(&text, column.letters),
+        Value::Text(text) | Value::Formatted(text, _) => printable(&text, column.letters),
         // NaN becomes 0, as with a cast.
         Value::Bar(share, shade) => {
             let drawn = bar((share * 100.0).clamp(0.0, 100.0), room.bar);

@@ -3,25 +3,25 @@
 use super::*;
 
 /// A name, bytes, and part of all.
-type Row = (&'static str, u64, f64);
+type NamedFigures = (&'static str, u64, f64);
 
-fn rows() -> [Row; 3] {
+fn rows() -> [NamedFigures; 3] {
     [("ip_rcv", 1_536, 0.25), ("=1+1|\x1b[2J<b>`", 12, f64::NAN), ("", 0, 0.0)]
 }
 
-fn table() -> Table<'static, Row> {
+fn table() -> Table<'static, NamedFigures> {
     let columns = vec![
-        Column::code("function", |r: &Row| Value::Name(r.0.into(), None))
+        Column::code("function", |r: &NamedFigures| Value::Name(r.0.into(), None))
             .key("name")
             .people(0)
             .page("function"),
-        Column::figure("bytes", |r: &Row| Value::Count(r.1))
+        Column::figure("bytes", |r: &NamedFigures| Value::Count(r.1))
             .hint("of code")
             .unit("bytes")
             .key("code_bytes")
             .people(2)
             .page("bytes"),
-        Column::figure("share", |r: &Row| Value::Share(r.2))
+        Column::figure("share", |r: &NamedFigures| Value::Share(r.2))
             .key("share")
             .digits(3)
             .people(1)

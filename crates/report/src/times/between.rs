@@ -38,7 +38,7 @@ pub(super) fn events(recording: &Recording) -> String {
 }
 
 /// Figures that are only in the footer.
-pub(super) const TOLD: [&Declared; 8] =
+pub(super) const OF_FOOTER: [&Declared; 8] =
     [&BEGUN, &ENDED, &OPEN, &UNMATCHED, &APART, &SEEN, &PROGRAMS, &RUNS];
 
 /// Notes for the footer.

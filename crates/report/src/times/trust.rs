@@ -283,7 +283,7 @@ fn others(recording: &Recording) -> Option<String> {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
             continue;
         };
-        let own_quantities = own.iter().chain(&between::TOLD);
+        let own_quantities = own.iter().chain(&between::OF_FOOTER);
         if !own_quantities.into_iter().any(|own| quantity.is(own)) {
             let sum = sums.entry(&quantity.name).or_insert((0.0, 0.0, &quantity.unit));
             sum.0 += scalar.value;

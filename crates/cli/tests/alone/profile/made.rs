@@ -31,7 +31,7 @@ static void tell(code at, const char *name)
 }
 int main(int argc, char **argv)
 {
-	double begun = now(), told = 0;
+	double begun = now(), written = 0;
 	char path[64];
 	char *made = mmap(0, 2 * BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -53,8 +53,8 @@ int main(int argc, char **argv)
 		while (!end && now() < begun + atof(argv[1])) {
 			heavy(30000);
 			light(10000);
-			if (!told && !late && now() > begun + 0.3) {
-				told = 1;
+			if (!written && !late && now() > begun + 0.3) {
+				written = 1;
 				tell(light, "JS:*light /x.js:2:1");
 			}
 		}
@@ -76,7 +76,7 @@ fn not_understood(recording: &Recording) -> u64 {
 /// Check that code made at run time has the names that its program reports to perf, late ones
 /// included, though the program is gone and has removed them.
 #[test]
-fn told_names() {
+fn names_of_a_map() {
     let Some(_turn) = turn() else {
         return;
     };
@@ -96,7 +96,7 @@ fn told_names() {
 /// Check that code has the names that its program reports to perf when it ends, in all blocks and in the file, and that
 /// code without any is one function.
 #[test]
-fn told_at_the_end() {
+fn named_at_the_end() {
     let Some(_turn) = turn() else {
         return;
     };

@@ -248,7 +248,7 @@ impl<'a> TableSubject<'a> {
             Column::figure("95% interval", |l: &Line<'a>| {
                 let ratio = l.sample().and_then(|sample| sample.ratio);
                 ratio.map_or(Value::Missing, |r| {
-                    Value::Told(interval::interval_text(r, ratio_percent), Some(r.low))
+                    Value::Formatted(interval::interval_text(r, ratio_percent), Some(r.low))
                 })
             })
             .hint("of that change")
@@ -342,7 +342,7 @@ impl<'a> TableSubject<'a> {
                 move |l: &Line<'a>, at: usize| sides(l)[at].map_or(Value::Missing, Value::Ns);
             columns.extend([
                 Column::figure(*name, move |l: &Line<'a>| {
-                    Value::Told(quantile(sides(l)), sides(l)[1])
+                    Value::Formatted(quantile(sides(l)), sides(l)[1])
                 })
                 .hint("of a packet, or of a call with all that it calls, before and after")
                 .people(7)

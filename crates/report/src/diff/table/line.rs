@@ -85,7 +85,7 @@ impl<'a> Line<'a> {
     pub(super) fn figure(&self, of: fn(&Judged) -> f64) -> Value {
         let figure = self.judged().map_or(f64::NAN, of);
         match (self.class.unit.as_str(), self.class.rates) {
-            _ if self.class.is_share() => Value::Told(percent_text(figure), Some(figure)),
+            _ if self.class.is_share() => Value::Formatted(percent_text(figure), Some(figure)),
             ("ns", None) => Value::Ns(figure),
             // At a high rate, a fraction of a nanosecond may matter.
             _ => Value::Number(figure),
@@ -105,7 +105,7 @@ impl<'a> Line<'a> {
             "ns" => return Value::NsRange(low, high),
             _ => format!("{} to {}", rounded(low), rounded(high)),
         };
-        Value::Told(text, Some(high - low))
+        Value::Formatted(text, Some(high - low))
     }
 
     /// After less before, with its sign.
@@ -113,13 +113,13 @@ impl<'a> Line<'a> {
         let delta = self.row().map_or(f64::NAN, DiffRow::delta);
         let size = match self.class.unit.as_str() {
             _ if self.class.is_share() => {
-                return Value::Told(format!("{delta:+.2}"), Some(delta));
+                return Value::Formatted(format!("{delta:+.2}"), Some(delta));
             }
             "ns" => Value::Ns(delta),
             _ => Value::Number(delta),
         };
         let sign = if delta > 0.0 { "+" } else { "" };
-        Value::Told(format!("{sign}{}", size.cell_text()), Some(delta))
+        Value::Formatted(format!("{sign}{}", size.cell_text()), Some(delta))
     }
 
     /// One side as shown: exact figures to the last digit.
@@ -138,10 +138,12 @@ impl<'a> Line<'a> {
     /// The change of exact costs.
     pub(super) fn signed(&self) -> Value {
         match (&self.of, self.sums()) {
-            (LineSubject::Rest(_, delta), _) => Value::Told(signed(delta), Some(delta.value())),
+            (LineSubject::Rest(_, delta), _) => {
+                Value::Formatted(signed(delta), Some(delta.value()))
+            }
             (_, Some(sums)) => {
                 let delta = sums.delta();
-                Value::Told(signed(&delta), Some(delta.value()))
+                Value::Formatted(signed(&delta), Some(delta.value()))
             }
             (_, None) => text_value(String::new()),
         }
@@ -152,12 +154,12 @@ impl<'a> Line<'a> {
     pub(super) fn percent(&self) -> Value {
         if let Some(sample) = self.sample() {
             let ratio = sample.ratio.map(|ratio| ratio.value);
-            return ratio.map_or(Value::Missing, |r| Value::Told(ratio_percent(r), Some(r)));
+            return ratio.map_or(Value::Missing, |r| Value::Formatted(ratio_percent(r), Some(r)));
         }
         let other_kernel = (self.class.counted.as_ref()).is_some_and(|c| !c.same_kernel);
         text_value(match (self.joint().map(Joint::status), self.sums()) {
             (Some(status @ ("gone" | "new")), _) if other_kernel => status.into(),
-            (_, Some(sums)) => return Value::Told(percent(&sums), sums.percent()),
+            (_, Some(sums)) => return Value::Formatted(percent(&sums), sums.percent()),
             (_, None) => String::new(),
         })
     }
@@ -166,11 +168,11 @@ impl<'a> Line<'a> {
 pub(super) fn text_value(text: String) -> Value {
     match text.is_empty() {
         true => Value::Text(text),
-        false => Value::Told(text, None),
+        false => Value::Formatted(text, None),
     }
 }
 
 /// A figure to the last digit.
 pub(super) fn exactly(side: PerPacket) -> Value {
-    Value::Told(figure(side), Some(side.value()))
+    Value::Formatted(figure(side), Some(side.value()))
 }

@@ -16,7 +16,7 @@ const BESIDE: usize = 7;
 /// The most other work that is listed by name.
 const OTHERS: usize = 5;
 /// The most functions of a difference that are listed by name.
-const TOLD: usize = 8;
+const MOST_NAMED: usize = 8;
 /// Names of arms and functions are cut to this.
 const NAME_LIMIT: usize = 60;
 
@@ -158,7 +158,7 @@ fn sentence(difference: Difference) -> String {
     // Functions that differ by chance are not named.
     let (sure, unsure): (Vec<_>, Vec<_>) =
         (difference.functions.iter()).partition(|part| part.more.abs() > part.uncertainty);
-    let (named, rest) = sure.split_at(TOLD.min(sure.len()));
+    let (named, rest) = sure.split_at(MOST_NAMED.min(sure.len()));
     let mut words: Vec<String> = named
         .iter()
         .map(|part| {
@@ -197,7 +197,7 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
         vec![Column::text("", |(name, _): &PathsRow| name.clone()).letters(NAME_LIMIT).people(0)];
     all.extend(paths.iter().enumerate().map(|(n, path)| {
         Column::figure(printable(&path.path, NAME_LIMIT), move |(_, of): &PathsRow| {
-            of[n].map_or(Value::Missing, |value| Value::Told(figure(value), Some(value)))
+            of[n].map_or(Value::Missing, |value| Value::Formatted(figure(value), Some(value)))
         })
         .people(1)
     }));

@@ -131,15 +131,16 @@ fn sample() -> Page {
 
 /// Latencies, one of them unknown.
 fn sample_latency() -> PageLatency {
-    type Row = (&'static str, u64, [Option<f64>; 3]);
+    type ArmFigures = (&'static str, u64, [Option<f64>; 3]);
     let mut columns = vec![
-        Column::code("arm", |r: &Row| Value::Name(r.0.into(), None)).page("arm"),
-        Column::figure("packets", |r: &Row| Value::Count(r.1)).page("packets"),
+        Column::code("arm", |r: &ArmFigures| Value::Name(r.0.into(), None)).page("arm"),
+        Column::figure("packets", |r: &ArmFigures| Value::Count(r.1)).page("packets"),
     ];
     columns.extend((0..).zip(["p50", "p99", "max"]).map(|(n, title): (usize, _)| {
-        Column::figure(title, move |r: &Row| r.2[n].map_or(Value::Missing, Value::Ns)).page(title)
+        Column::figure(title, move |r: &ArmFigures| r.2[n].map_or(Value::Missing, Value::Ns))
+            .page(title)
     }));
-    let rows: [Row; 2] = [
+    let rows: [ArmFigures; 2] = [
         ("xdp", 4_000, [1_850.0, 3_900.0, 61_000.0].map(Some)),
         ("nft-raw", 4_000, [Some(9_200.0), None, Some(140_000.0)]),
     ];

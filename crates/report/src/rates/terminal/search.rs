@@ -36,21 +36,21 @@ pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
     type GoalRow<'r> = (&'r str, &'r Goal<'r>);
     fn pps<'r>(title: &'static str, of: fn(&Goal<'r>) -> Option<f64>) -> Column<'r, GoalRow<'r>> {
         Column::figure(title, move |(_, goal): &GoalRow<'r>| {
-            of(goal).map_or(Value::Missing, |pps| Value::Told(rate(pps), Some(pps)))
+            of(goal).map_or(Value::Missing, |pps| Value::Formatted(rate(pps), Some(pps)))
         })
         .people(1)
     }
     let all = vec![
         Column::text("", |(arm, _): &GoalRow<'_>| (*arm).into()).letters(NAME_LETTERS).people(0),
         Column::figure("loses at most", |(_, goal): &GoalRow<'_>| {
-            Value::Told(format!("{} %", goal.loss_ratio * 100.0), None)
+            Value::Formatted(format!("{} %", goal.loss_ratio * 100.0), None)
         })
         .people(1),
         pps("packets/s", |goal| goal.throughput_pps),
         pps("carried up to", |goal| goal.lower_pps),
         pps("not from", |goal| goal.upper_pps),
         Column::figure("trials", |(_, goal): &GoalRow<'_>| {
-            Value::Told(goal.trials.to_string(), None)
+            Value::Formatted(goal.trials.to_string(), None)
         })
         .people(1),
         Column::text("", |(_, goal): &GoalRow<'_>| goal.irregular.unwrap_or_default().into())

@@ -22,8 +22,9 @@ pub(super) fn rates<'r>(arms: &[ArmRow<'r>], columns: usize) -> String {
     let most = (arms.iter()).filter_map(|a| a.handled_pps()).map(|m| m.value).fold(0.0, f64::max);
     let mut all = of_rates();
     if some_invalid {
-        let valid =
-            Column::figure("valid blocks", |arm: &ArmRow<'r>| Value::Told(valid_blocks(arm), None));
+        let valid = Column::figure("valid blocks", |arm: &ArmRow<'r>| {
+            Value::Formatted(valid_blocks(arm), None)
+        });
         all.push(valid.people(2));
     }
     let room = ROOM_FOR_BARS + if some_invalid { ROOM_FOR_VALID } else { 0 };

@@ -116,11 +116,11 @@ impl<'r> Section<'r> {
         self
     }
 
-    pub(super) fn key(&self) -> &'static str {
+    pub(crate) fn key(&self) -> &'static str {
         self.key
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         (self.rows)(Reader::People).is_empty()
     }
 
