@@ -83,7 +83,11 @@ fn calls_of_a_command() {
     prints(&ran, &["50 calls of ksys_write", "vfs_write"]);
     let recording = place.recording("w.plumb");
     assert_eq!(calls(&recording), WRITES);
-    assert_eq!(recording.traces.len() as u64, WRITES);
+    // Of one call a record may be missing, where an interrupt comes while it is written.
+    let gaps = recording.all_losses().filter(|loss| loss.cause.contains("gap"));
+    let gaps: u64 = gaps.map(|loss| loss.count).sum();
+    assert!(gaps <= 1, "{gaps}");
+    assert!((WRITES - gaps..=WRITES).contains(&(recording.traces.len() as u64)));
     let mut before = 0;
     for trace in &recording.traces {
         let first = &trace.steps[0];
