@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { PageThreads } from "../src/data";
-import { darkness, told } from "../src/threads";
+import { darkness, costText } from "../src/threads";
 
 const of: PageThreads = { table: { caption: "", columns: [], rows: [] }, piece_ns: 1_000, unit: "ns", lines: [], processes: [] };
 
@@ -16,7 +16,7 @@ test("darkness", () => {
 });
 
 /** Check that time is shown as a part of a CPU, and all else in its unit. */
-test("told", () => {
-  assert.equal(told(of, 250), "25.0% of a CPU");
-  assert.equal(told({ ...of, unit: "faults" }, 1_234), "1,234 faults");
+test("costText", () => {
+  assert.equal(costText(of, 250), "25.0% of a CPU");
+  assert.equal(costText({ ...of, unit: "faults" }, 1_234), "1,234 faults");
 });
