@@ -54,8 +54,8 @@ pub struct CommandArm {
     pub reads: Option<FileReads>,
 }
 
-/// The files that a guest of the usual size has room for: in one of 6.12 for arm64 kernel, agent and programs of BPF use
-/// some 190 MiB, and the files are in memory twice while they are unpacked.
+/// The files that a guest of the usual size has room for: one of 6.12 for arm64 in which BPF programs are loaded has room
+/// for some 30 MiB.
 const ROOM_BYTES: u64 = 32 << 20;
 /// The most that a command may have: a guest that is larger has room for them.
 pub const MAX_FILES_BYTES: u64 = 384 << 20;

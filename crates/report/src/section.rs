@@ -74,7 +74,7 @@ pub struct Section<'r> {
 }
 
 impl<'r> Section<'r> {
-    /// A table under this key in JSON, whose names have at most so many letters on a terminal.
+    /// A table under this key in JSON; terminals cut its names to `name_letters`.
     pub(crate) fn new<R: 'r>(
         key: &'static str,
         name_letters: usize,

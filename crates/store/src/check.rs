@@ -167,7 +167,7 @@ fn texts(recording: &Recording) -> Result<(), String> {
     });
     let bytes = bytes + made.sum::<usize>();
     if bytes > ENVIRONMENT_BYTES {
-        return Err(format!("table environment has {bytes} bytes, with those of arms"));
+        return Err(format!("table environment has {bytes} bytes, including the facts of arms"));
     }
     let of_function: Vec<u64> = recording
         .functions

@@ -96,26 +96,12 @@ impl Agent {
         thread::sleep(SETTLE);
         // Before anything is counted, since this takes a hundred times as many instructions.
         let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
-        let message = |e: BlockError| e.to_string();
-        // A reader runs after each batch: from 6.6 on (EEVDF) it would wait for the end of the sender's slice, which is
-        // that of all batches, and the socket would drop what it has no room for.
+        // A reader runs after each batch. From 6.6 on (EEVDF) it would otherwise wait until the sender's slice ends, after
+        // all batches, and its socket's buffer would overflow.
         cpus::let_others_preempt(true).map_err(|e| format!("let readers preempt: {e}"))?;
-        let _counting = Counting::begin();
-        frames.send(plan.warmup_frames).map_err(|e| format!("warm-up: {e}"))?;
-        thread::sleep(REST);
-        let mut before = stand.handled().map_err(message)?;
-        let mut ledgers = Vec::new();
-        for index in 0..plan.blocks {
-            mark::<{ mark::WINDOW_BEGIN }>();
-            let sent = frames.send(plan.frames);
-            thread::sleep(REST);
-            mark::<{ mark::WINDOW_END }>();
-            sent.map_err(|e| format!("block {index}: {e}"))?;
-            let now = stand.handled().map_err(message)?;
-            ledgers.push(ledger(plan.frames, &now.since(&before)));
-            before = now;
-        }
+        let counted = count_blocks(plan, &mut stand, &frames);
         cpus::let_others_preempt(false).map_err(|e| format!("let no reader preempt: {e}"))?;
+        let ledgers = counted?;
         for (index, ledger) in (0..).zip(ledgers) {
             reply(Reply::BlockDone { index, ledger })?;
         }
@@ -123,6 +109,31 @@ impl Agent {
         let facts = stand.facts(&plan.arm).map_err(|e| e.to_string())?;
         Ok(reply(Reply::Facts(facts))?)
     }
+}
+
+/// Warm up, and send the frames of each block in a window.
+fn count_blocks(
+    plan: &CountPlan,
+    stand: &mut Stand,
+    frames: &netplumb_workload::frames::Bounded,
+) -> Result<Vec<Ledger>, String> {
+    let message = |e: BlockError| e.to_string();
+    let _counting = Counting::begin();
+    frames.send(plan.warmup_frames).map_err(|e| format!("warm-up: {e}"))?;
+    thread::sleep(REST);
+    let mut before = stand.handled().map_err(message)?;
+    let mut ledgers = Vec::new();
+    for index in 0..plan.blocks {
+        mark::<{ mark::WINDOW_BEGIN }>();
+        let sent = frames.send(plan.frames);
+        thread::sleep(REST);
+        mark::<{ mark::WINDOW_END }>();
+        sent.map_err(|e| format!("block {index}: {e}"))?;
+        let now = stand.handled().map_err(message)?;
+        ledgers.push(ledger(plan.frames, &now.since(&before)));
+        before = now;
+    }
+    Ok(ledgers)
 }
 
 fn stand(arm: &BenchArm) -> Result<(Stand, netplumb_workload::frames::Bounded), BlockError> {

@@ -113,7 +113,7 @@ pub(crate) fn check(name: &str) {
     }
     tell(&format!("{name}: {compared} outputs compared"));
     if *figures == Figures::OfAnotherKernel {
-        tell(&format!("{name}: {shaped} outputs are like those of {KERNEL} but for their figures"));
+        tell(&format!("{name}: {shaped} outputs differ from {KERNEL} in their figures only"));
     }
     assert!(
         wrong.is_empty(),
