@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
 use netplumb_model::bench::{Bench, Handled, STAMP_BYTES, Stamp};
@@ -37,6 +38,8 @@ pub(crate) use self::socket::supported;
 const BATCH: usize = 64;
 /// Timeout without frames after which a thread checks whether to stop.
 const PATIENCE_MS: i32 = 50;
+/// How long the kernel may take to free the queue of a closed socket.
+const RELEASE: Duration = Duration::from_secs(1);
 /// Entries in the program's map of sockets.
 const QUEUES: u32 = 64;
 
@@ -138,16 +141,14 @@ impl AfXdp {
         let at = Queue { device: site.ingress.index, queue: from };
         let namespace = &self.changes.namespace;
         let name = &site.ingress.name;
-        let mut come = namespace.inside(|| Socket::receiving(at, false));
-        if come.is_err() {
-            come = namespace.inside(|| Socket::receiving(at, true));
-        }
-        let mut come = come.map_err(|error| refused(error, name, from))?;
+        let bind = |copy| once_released(|| namespace.inside(|| Socket::receiving(at, copy)));
+        let bound = bind(false).or_else(|_| bind(true));
+        let mut come = bound.map_err(|error| refused(error, name, from))?;
         let without_copies = come.is_without_copies().unwrap_or(false);
         let out = match &self.egress {
             Some(egress) => {
                 let at = Queue { device: egress.index, queue: to };
-                let out = namespace.inside(|| Socket::sending(at, &come));
+                let out = once_released(|| namespace.inside(|| Socket::sending(at, &come)));
                 Some(out.map_err(|error| refused(error, &egress.name, to))?)
             }
             None => None,
@@ -190,6 +191,22 @@ impl AfXdp {
         let pinned = pinned.recv().unwrap_or(Ok(()));
         self.workers.push(Worker { cpu, read, thread: Some(thread) });
         pinned.map_err(|error| cpu_error(cpu, error))
+    }
+}
+
+/// A socket that `bind` makes, as soon as its queue is free.
+///
+/// The kernel frees the queue of a socket that was closed, or whose process was killed, in a work
+/// item some time later (`xp_put_pool` in net/xdp/xsk_buff_pool.c).
+fn once_released(mut bind: impl FnMut() -> io::Result<Socket>) -> io::Result<Socket> {
+    let end = Instant::now() + RELEASE;
+    loop {
+        let bound = bind();
+        let busy = matches!(&bound, Err(error) if error.raw_os_error() == Some(libc::EBUSY));
+        if !busy || Instant::now() >= end {
+            return bound;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
