@@ -38,10 +38,14 @@ const SCHEMA = Number(/SCHEMA = (\d+);/.exec(readFileSync(new URL("../src/data.t
 /** An empty page. */
 export function emptyPage(more = {}) {
   return {
-    schema: SCHEMA, diff: false, title: "A page", question: "", headline: [], warnings: [], unit: "instructions",
-    facts: [], trust: [], claims: [], functions: [], classes: [], ...more,
+    schema: SCHEMA, views: [], diff: false, title: "A page", question: "", headline: [], warnings: [],
+    unit: "instructions", facts: [], trust: [], claims: [], figures: [], functions: [], summary: null, classes: [],
+    sections: [], ...more,
   };
 }
+
+/** The only part of a kind of a page's sections. */
+export const partOf = (page, kind) => page.sections.flatMap((section) => section.parts).find((part) => part.kind === kind);
 
 /** The columns of a table of functions: those that it sums up itself. */
 const COLUMNS = ["function", "layer", "module", "self", "share", "inclusive", "inclusive_share", "calls"].map((key) => ({

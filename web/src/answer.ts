@@ -3,7 +3,7 @@ import { barList, MOST_ROWS, NAME_LETTERS } from "./barlist";
 import { cascade, changeSteps, waterfall } from "./bars";
 import { chartFigure } from "./chart";
 import { order, toneOf } from "./colour";
-import type { Page, PageCompared, PageTable } from "./data";
+import { partOf, type Page, type PageCompared, type PageTable } from "./data";
 import { h } from "./dom";
 import { changePercent, cost, costIn, ns, ratioPercent, short, unitOf } from "./number";
 import { rateBars } from "./rates";
@@ -21,7 +21,7 @@ const FAR_APART = 5;
 const MOST_BOTH = 14;
 
 /** The number of charts in the picture; the others come below it. */
-export const chartsOf = (page: Page): number => (page.bench ? SIDE_BY_SIDE : 1);
+export const chartsOf = (page: Page): number => (partOf(page, "rates") ? SIDE_BY_SIDE : 1);
 
 /** The picture of a page; none if nothing was measured. */
 export function answer(page: Page, all: Glance[], open: (index: number) => void): HTMLElement | null {
@@ -34,14 +34,15 @@ export function answer(page: Page, all: Glance[], open: (index: number) => void)
 
 /** Whether the waterfall of every class is in the picture, so that it need not be drawn again. */
 export function isWaterfall(page: Page, all: Glance[]): boolean {
-  return all.length === 1 && page.figures.length === 0 && !page.bench && !all.some((g) => (g.group.times?.stages ?? []).length > 0);
+  return all.length === 1 && page.figures.length === 0 && !partOf(page, "rates") && !all.some((g) => (g.group.times?.stages ?? []).length > 0);
 }
 
 function picturesOf(page: Page, all: Glance[], open: (index: number) => void): HTMLElement[] {
   const marks = looks(page.figures);
   const charts = page.figures.slice(0, chartsOf(page)).map((chart) => chartFigure(chart, marks));
-  if (page.bench) {
-    return charts.length > 0 ? charts : page.bench.rates.arms.length > 0 ? [rateBars(page.bench.rates)] : [];
+  const rates = partOf(page, "rates");
+  if (rates) {
+    return charts.length > 0 ? charts : [rateBars(rates)];
   }
   if (all.length === 0) {
     return charts;

@@ -10,7 +10,8 @@ import { callGraph } from "./graph";
 import { changeCell } from "./classes";
 import type { Icicle } from "./icicle";
 import { changePercent, cost, costIn, pathEnd, percent, share, short, unitOf } from "./number";
-import { isProfile, threadsPart } from "./threads";
+import { sectionOf } from "./sections";
+import { isProfile } from "./threads";
 import { cellOf, columnsOf, plain, table, type Drawn } from "./table";
 import { stagesPart, timedFunctions } from "./times";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
@@ -49,11 +50,12 @@ export function detail(page: Page, glance: Glance, drawn: boolean, alone: HTMLEl
   const icicle = section("frames", "Calling contexts", shown.element);
   // Of samples the contexts come first, and when they were taken.
   const first = isProfile(page);
+  const threads = page.sections.filter((one) => one.id === "threads").map((one) => sectionOf(one, false));
   const element = h(
     "div",
     { class: "detail" },
     title,
-    ...(first ? [icicle, threadsPart(page.threads)] : []),
+    ...(first ? [icicle, ...threads] : []),
     ...timed,
     section("layers", "Layers", drawn ? layerTable(page, group.layers) : h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff, { show: costIn(page.unit) }), layerTable(page, group.layers))),
     // Percentiles come before calls.

@@ -2,7 +2,7 @@
 import { max } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import type { PageFlow, PageHop } from "./data";
-import { h, s, type Child } from "./dom";
+import { fold, h, s, type Child } from "./dom";
 import { percent, share, short, thousands } from "./number";
 import { fitted } from "./plot";
 
@@ -188,5 +188,26 @@ export function flowFigure(flow: PageFlow): HTMLElement {
     flow.invalid !== "" ? h("p", { class: "warnings" }, `No measurement: ${short(flow.invalid, 600)}`) : null,
     holder,
     h("details", {}, h("summary", {}, "As a table"), asTable(flow)),
+  );
+}
+
+/** The most unfolded ledgers, of those with losses. */
+const FEW = 4;
+
+/** Ledgers that don't add up first, as they explain missing figures; then the largest losses. */
+export function byLoss(flows: PageFlow[]): PageFlow[] {
+  const rank = (flow: PageFlow): number => (flow.invalid === "" ? lostOf(flow) : 2);
+  return [...flows].sort((a, b) => rank(b) - rank(a));
+}
+
+/** A ledger under its name, with the losses. */
+export function foldedFlow(flow: PageFlow, at: number): HTMLElement {
+  const lost = lostOf(flow);
+  const [sent, left] = [flow.hops[0]?.entered ?? 0, flow.hops.at(-1)?.left ?? 0];
+  const said = flow.invalid !== "" ? "no measurement" : lost > 0 ? `${thousands(sent - left)} of ${thousands(sent)} lost` : "nothing lost";
+  return fold(
+    [h("span", { class: "name" }, short(flow.title, 200)), " ", h("span", { class: flow.invalid !== "" || lost > 0 ? "more" : "dim" }, said)],
+    () => [flowFigure(flow)],
+    { class: "flow-fold", open: at < FEW && (flow.invalid !== "" || lost > 0) },
   );
 }

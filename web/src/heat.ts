@@ -1,7 +1,7 @@
 /** Times between events over time: a picture of when how many took how long. */
 import { scaleLinear } from "d3-scale";
 import type { PageHeat } from "./data";
-import { h, s, section } from "./dom";
+import { h, s } from "./dom";
 import { lower } from "./histogram";
 import { nsUnit, plural, short } from "./number";
 import { axisBelow, axisBeside, fitted, ratioScale } from "./plot";
@@ -16,12 +16,8 @@ const MOST = 1100;
 /** From and to of a cell, in nanoseconds; none is below one. */
 export const bounds = (bucket: number): [number, number] => [Math.max(lower(bucket), 1), Math.max(lower(bucket + COARSE), 2)];
 
-/** The section; nothing where times over time were not kept. */
-export function heatPart(of: PageHeat | null | undefined): HTMLElement | null {
-  return of && of.cells.length > 0 ? section("heat", "Over time", map(of)) : null;
-}
-
-function map(of: PageHeat): HTMLElement {
+/** The map. */
+export function heatFigure(of: PageHeat): HTMLElement {
   const most = Math.max(...of.cells.map((cell) => cell.count));
   const columns = Math.max(...of.cells.map((cell) => cell.column)) + 1;
   const low = Math.min(...of.cells.map((cell) => bounds(cell.bucket)[0]));

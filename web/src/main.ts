@@ -3,29 +3,23 @@ import "./style.css";
 import "./bench.css";
 import { index, said, say } from "./address";
 import { answer, chartsOf, isWaterfall } from "./answer";
-import { benches } from "./bench";
 import { chartFigure } from "./chart";
 import { summary } from "./classes";
-import { codePart } from "./code";
 import { decode, type Page } from "./data";
 import { detail, type Detail } from "./detail";
 import { choice, cued, field, h, section, unfoldAll } from "./dom";
 import { folds } from "./facts";
-import { heatPart } from "./heat";
 import { claims, overview } from "./head";
 import { short } from "./number";
-import { sampledPart, sharesPart } from "./sampled";
+import { sectionOf } from "./sections";
 import { looks } from "./series";
-import { beside as besideTimes } from "./times";
-import { plain } from "./table";
-import { chooser, isProfile, only, threadsPart } from "./threads";
-import { tracedPart } from "./traced";
+import { chooser, isProfile, only } from "./threads";
 import { glanceOf, glances, titleOf } from "./tree";
 
+/** What every page may have, beside its own sections. */
 const PARTS: [string, string][] = [
-  ["overview", "Overview"], ["traced", "Calls"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
-  ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["code", "Source"], ["ledger", "Ledger"],
-  ["heat", "Over time"], ["probes", "Losses"], ["events", "Events"], ["sampled", "Samples and a timer"], ["shares", "Shares of functions"], ["threads", "Threads"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
+  ["overview", "Overview"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
+  ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"],
 ];
 
 /** The shown page of a file, and the way to show another. */
@@ -71,7 +65,6 @@ function build(page: Page, views: Views): void {
   const all = glances(page);
   const drawn = isWaterfall(page, all);
   const profile = isProfile(page);
-  const events = page.events ?? [];
   let current = index("class", all.length);
   let shown: Detail | null = null;
   const holder = h("div", { id: "class" });
@@ -83,7 +76,7 @@ function build(page: Page, views: Views): void {
   const draw = (): void => {
     // Left out of a page with nothing in it.
     if (all.length === 0) {
-      holder.replaceChildren(page.bench || events.length > 0 ? "" : h("p", {}, "Nothing was measured."));
+      holder.replaceChildren(page.sections.length > 0 ? "" : h("p", {}, "Nothing was measured."));
     } else {
       const key = said("of") ?? "";
       const select = profile ? chooser(page, key, (of) => {
@@ -95,7 +88,7 @@ function build(page: Page, views: Views): void {
       shown = detail(page, glance, drawn && !profile, select ? field("Process or thread", select) : null);
       holder.replaceChildren(shown.element);
     }
-    if (all.length === 0 && !page.bench && events.length === 0) {
+    if (all.length === 0 && page.sections.length === 0) {
       return;
     }
     // In the order in which they are on the page.
@@ -105,8 +98,8 @@ function build(page: Page, views: Views): void {
     }
     nav.replaceChildren(...[...links].sort(([a], [b]) => place(a) - place(b) || 0).map(([, link]) => link));
   };
-  const eventsCalled = short(page.events_called || (page.heat ? "Broken down" : "Events"), 60);
-  const links = PARTS.map(([id, title]): [string, string] => [id, id === "events" && page.events_called ? eventsCalled : title]).map(([id, title]): [string, HTMLElement] => [id, h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title)]);
+  const own = page.sections.map(({ id, title }): [string, string] => [id, short(title, 60)]);
+  const links = [...PARTS, ...own].map(([id, title]): [string, HTMLElement] => [id, h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title)]);
   const nav = cued(h("nav", { "aria-label": "Parts" }));
   // All classes in one table, if there is anything to say of them together.
   const table = page.summary && all.length > 0 ? summary(page, page.summary, all, () => current, (index) => open(index, true)) : null;
@@ -142,6 +135,9 @@ function build(page: Page, views: Views): void {
     all.length > 1 ? field("Class", choose) : null,
     themeButton(draw, views.shown),
   );
+  // Threads of a profile are beside its tree.
+  const sections = (leads: boolean): HTMLElement[] =>
+    page.sections.filter((one) => one.leads === leads && !(profile && one.id === "threads")).map((one) => sectionOf(one, page.figures.length === 0));
   const rest = page.figures.slice(chartsOf(page));
   const marks = looks(page.figures);
   const main = h(
@@ -150,18 +146,11 @@ function build(page: Page, views: Views): void {
     overview(page, profile ? null : answer(page, all, (at) => open(at, true))),
     rest.length > 0 ? section("figures", "Figures", h("div", { class: "charts" }, ...rest.map((chart) => chartFigure(chart, marks)))) : null,
     claims(page),
-    tracedPart(page.traced ?? []),
+    ...sections(true),
     folds(page),
     profile && all.length === 1 ? null : table,
-    ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),
     holder,
-    codePart(page.code ?? []),
-    heatPart(page.heat),
-    events.length > 0 ? section("events", eventsCalled, ...events.map((table) => plain(table, { limit: 200 }))) : null,
-    profile ? null : threadsPart(page.threads),
-    sharesPart(page.shares ?? []),
-    sampledPart(page.sampled ?? []),
-    ...(page.timed && !page.diff ? besideTimes(page.timed) : []),
+    ...sections(false),
   );
   const app = document.getElementById("app") as HTMLElement;
   app.replaceChildren(bar, main, h("footer", {}, "Made by Netplumb."));
@@ -219,7 +208,7 @@ async function start(): Promise<void> {
     try {
       delete root.ready;
       const page = await decode(packed[at]);
-      names = page.views ?? names;
+      names = page.views.length > 0 ? page.views : names;
       shown.abort();
       shown = new AbortController();
       current = at;

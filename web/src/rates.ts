@@ -1,9 +1,9 @@
-/** The rates of a bench's arms: bars with their intervals and losses, a table, footnotes; and latencies. */
-import type { PageArm, PageLatency, PageRates } from "./data";
+/** The rates of a bench's arms: bars with their intervals and losses, a table, footnotes. */
+import type { PageArm, PageRates } from "./data";
 import { h } from "./dom";
 import { plural, short } from "./number";
 import { amount } from "./plot";
-import { columnsOf, plain, table } from "./table";
+import { columnsOf, table } from "./table";
 
 const NAME_LETTERS = 60;
 const MARK_LETTERS = 120;
@@ -106,9 +106,4 @@ export function rateTable(rates: PageRates): HTMLElement {
         )
       : null,
   );
-}
-
-/** Latencies of packets: percentiles, and what they include. */
-export function latencyPart(latency: PageLatency): HTMLElement {
-  return h("div", {}, plain(latency.table, { limit: 200 }), h("p", { class: "note" }, short(latency.note, 800)));
 }

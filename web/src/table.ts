@@ -68,7 +68,10 @@ export function columnsOf<Row>(columns: PageColumn[], cells: (row: Row) => PageC
     return [{
       ...said,
       value: (row) => (column.words ? text(row) : (cells(row)[at]?.value ?? Number.NaN)),
-      show: (row) => (column.code ? h("span", { class: "code" }, shown(row)) : shown(row)),
+      show: (row) => {
+        const off = cells(row)[at]?.off ?? false;
+        return column.code || off ? h("span", { class: column.code ? "code" : "off" }, shown(row)) : shown(row);
+      },
       ...(column.code ? { class: "name" } : {}),
       ...own,
     }];
@@ -77,6 +80,9 @@ export function columnsOf<Row>(columns: PageColumn[], cells: (row: Row) => PageC
 
 /** A column that is known by a key. */
 export type Keyed<Row> = Column<Row> & { key: string };
+
+/** All words of a row. */
+export const wordsOf = (row: PageCell[]): string => row.map((cell) => cell.text).join(" ");
 
 /** A table that the report declares, drawn as it is. */
 export function plain(of: PageTable, options: Partial<Options<PageCell[]>> = {}): HTMLElement {

@@ -1,8 +1,8 @@
 /** Samples by thread: a table, and when each thread ran, as a heat map of the time. */
-import type { Page, PageClass, PageThreadPart, PageThreads } from "./data";
-import { h, s, section } from "./dom";
+import { partOf, type Page, type PageClass, type PageThreadPart, type PageThreads } from "./data";
+import { h, s } from "./dom";
 import { costIn, nsUnit, percent, share, short, thousands } from "./number";
-import { plain } from "./table";
+import { plain, wordsOf } from "./table";
 
 const MOST_ROWS = 15;
 const NAME_LETTERS = 32;
@@ -18,19 +18,12 @@ export function costText(of: PageThreads, cost: number): string {
 }
 
 /** Whether a page is of samples above all: they have threads and times, and nothing is compared or drawn beside them. */
-export const isProfile = (page: Page): boolean => Boolean(page.threads) && !page.diff && !page.bench && page.figures.length === 0;
+export const isProfile = (page: Page): boolean => partOf(page, "threads") !== undefined && !page.diff && page.figures.length === 0;
 
-/** The section; nothing where no single samples were kept. */
-export function threadsPart(of: PageThreads | null | undefined): HTMLElement | null {
-  if (!of) {
-    return null;
-  }
-  return section(
-    "threads",
-    "Threads",
-    of.lines.some((line) => line.costs.length > 1) ? map(of) : null,
-    plain(of.table, { sort: -1, limit: MOST_ROWS, filter: (row) => row.map((cell) => cell.text).join(" ") }),
-  );
+/** The threads: when each ran, and their table. */
+export function threadsFigure(of: PageThreads): HTMLElement[] {
+  const table = plain(of.table, { limit: MOST_ROWS, filter: wordsOf });
+  return of.lines.some((line) => line.costs.length > 1) ? [map(of), table] : [table];
 }
 
 type Work = { name: string; tid: number; parts: PageThreadPart[] };
@@ -38,10 +31,11 @@ type Work = { name: string; tid: number; parts: PageThreadPart[] };
 /** Processes and threads that can be shown alone, by their keys in the address: `pid-12`, `tid-13`. */
 function alone(page: Page): Map<string, { name: string; threads: Work[] }> {
   const out = new Map<string, { name: string; threads: Work[] }>();
-  for (const { pid, name, threads } of page.threads?.processes ?? []) {
+  const processes = partOf(page, "threads")?.processes ?? [];
+  for (const { pid, name, threads } of processes) {
     out.set(`pid-${pid}`, { name: `${name} ${pid}`, threads });
   }
-  for (const thread of (page.threads?.processes ?? []).flatMap((process) => process.threads)) {
+  for (const thread of processes.flatMap((process) => process.threads)) {
     out.set(`tid-${thread.tid}`, { name: `${thread.name} ${thread.tid}`, threads: [...(out.get(`tid-${thread.tid}`)?.threads ?? []), thread] });
   }
   return out;

@@ -1,9 +1,9 @@
-/** A recording of times: stages, percentiles, histograms, and counts beside them. */
-import type { Page, PageCell, PageClass, PageColumn, PageLedger, PageStage, PageTable, PageTimed, PageTimedFunction, PageTimes } from "./data";
-import { h, section } from "./dom";
+/** A recording of times: stages, percentiles, histograms. */
+import type { Page, PageCell, PageClass, PageColumn, PageStage, PageTimedFunction, PageTimes } from "./data";
+import { h } from "./dom";
 import { histogram, sparkline, span } from "./histogram";
-import { nsUnit, plural, short, thousands } from "./number";
-import { cellOf, columnsOf, figureOf, plain, table, type Drawn } from "./table";
+import { nsUnit, plural, short } from "./number";
+import { cellOf, columnsOf, figureOf, table, type Drawn } from "./table";
 
 const NAME_LETTERS = 60;
 
@@ -163,48 +163,4 @@ export function timedFunctions(page: Page, group: PageClass, times: PageTimes): 
         )
       : null,
   );
-}
-
-/** Counts beside the times: packets, drops, the probes' cost, losses. */
-export function beside(timed: PageTimed): HTMLElement[] {
-  const out: HTMLElement[] = [];
-  const { packets, seen, drops, calibration, losses, not_measured } = timed;
-  const some = (of: PageTable, limit: number, none: string): HTMLElement | null =>
-    of.rows.length > 0 ? plain(of, { limit }) : none === "" ? null : h("p", {}, none);
-  if (packets.length + seen.rows.length + drops.rows.length > 0) {
-    const ledger = (l: PageLedger): HTMLElement => {
-      const lost = l.dropped.reduce((sum, [, count]) => sum + count, 0);
-      return h(
-        "p",
-        { class: l.closes ? "" : "warnings" },
-        `${short(l.arm, 80)}: ${thousands(l.offered)} offered = ${thousands(l.delivered)} delivered + ${thousands(lost)} dropped`,
-        l.dropped.length > 0 ? ` (${l.dropped.map(([cause, count]) => `${short(cause, 60)} ${thousands(count)}`).join(", ")})` : "",
-        l.closes ? "" : ". INVALID: some packets are missing without a cause.",
-      );
-    };
-    out.push(
-      section(
-        "ledger",
-        "Ledger",
-        ...packets.map(ledger),
-        h(
-          "div",
-          // A column for each class takes all the room that there is.
-          { class: seen.columns.length > 5 ? "" : "columns bars-columns" },
-          some(seen, 60, ""),
-          some(drops, 60, "The kernel dropped no packet that was seen."),
-        ),
-      ),
-    );
-  }
-  out.push(
-    section(
-      "probes",
-      calibration.rows.length > 0 ? "Probes and losses" : "Losses",
-      some(calibration, 30, ""),
-      some(losses, 60, "Nothing was missed: no call, no packet, no full map."),
-      some(not_measured, 12, ""),
-    ),
-  );
-  return out;
 }

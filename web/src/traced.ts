@@ -1,6 +1,6 @@
 /** Traced calls: each a tree of the calls below it, in the order in which they were made, that folds line by line. */
 import type { PageCall, PageTraced } from "./data";
-import { fold, h, section } from "./dom";
+import { fold, h } from "./dom";
 import { short, thousands } from "./number";
 
 const NAME_LETTERS = 300;
@@ -72,12 +72,9 @@ function tree(call: PageCall): HTMLElement {
   );
 }
 
-/** The section; nothing where no calls were traced. */
-export function tracedPart(all: PageTraced[]): HTMLElement | null {
-  if (all.length === 0) {
-    return null;
-  }
-  const block = (of: PageTraced): HTMLElement[] => [
+/** The traced calls of a block. */
+export function tracedFigure(of: PageTraced): HTMLElement[] {
+  return [
     ...of.sentences.map((sentence) => h("p", {}, short(sentence, 600))),
     ...of.calls.map((call, at) =>
       fold(
@@ -88,5 +85,4 @@ export function tracedPart(all: PageTraced[]): HTMLElement | null {
     ),
     ...(of.left > 0 ? [h("p", { class: "dim" }, `and ${thousands(of.left)} calls more in the recording`)] : []),
   ];
-  return section("traced", "Calls", ...all.flatMap(block));
 }

@@ -9,7 +9,7 @@ const chart: PageChart = {
   title: "by offload",
   note: "",
   x: { label: "offload.tso", unit: "", log: false, names: ["on", "off"] },
-  y: { label: "throughput", unit: "bit/s", log: false },
+  y: { label: "throughput", unit: "bit/s", log: false, names: [] },
   series: [
     { name: "tx_shift=0", kind: "line", points: [point(0, 900), point(1, 450)] },
     { name: "published", kind: "published", points: [point(1, 600, "a paper")] },
@@ -19,7 +19,7 @@ const chart: PageChart = {
 /** Check that levels which are words have bars in their order, with what was published beside ours. */
 test("bars of words", () => {
   assert.ok(isOfNames(chart));
-  assert.ok(!isOfNames({ ...chart, x: { label: "size", unit: "bytes", log: false } }));
+  assert.ok(!isOfNames({ ...chart, x: { label: "size", unit: "bytes", log: false, names: [] } }));
   const rows = rowsOf(chart, new Map([["tx_shift=0", 0]]));
   assert.deepEqual(rows.map((row) => [row.name, row.figures[0], row.bars[0].wide]), [
     ["on", "tx_shift=0", 100],

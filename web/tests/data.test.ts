@@ -7,15 +7,15 @@ import { bytes, fixture } from "./fixture";
 /** What each part of a page has, as src/data.ts says; a page of Rust's has the same. */
 const KEYS: Record<string, string[]> = {
   page: [
-    "schema", "diff", "title", "question", "headline", "warnings", "unit", "facts", "trust", "claims", "figures",
-    "functions", "summary", "classes",
+    "schema", "views", "diff", "title", "question", "headline", "warnings", "unit", "facts", "trust", "claims", "figures",
+    "functions", "summary", "classes", "sections",
   ],
   fact: ["key", "value", "before"],
   claim: ["says", "verdict", "because"],
   function: ["name", "module", "layer", "was", "source"],
   class: [
-    "arm", "class", "per", "sentence", "packets", "packets_before", "contexts", "layers", "published", "moves",
-    "columns",
+    "arm", "class", "per", "sentence", "could_not_act", "packets", "packets_before", "contexts", "layers",
+    "published", "moves", "columns", "rows", "count", "times",
   ],
   tree: [
     "context", "parent", "function", "calls", "self_insns", "calls_before", "self_insns_before",

@@ -1,17 +1,15 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { along, described } from "../src/chart";
+import { partOf } from "../src/data";
 import { described as flowDescribed, layout, MISSING, wrapped } from "../src/flow";
 import { amount, amountOf, domainOf, drawn, leader, nearest, place, places, ratioScale, scaleOf, pointText, type Box, type Scale } from "../src/plot";
 import { looks } from "../src/series";
 import { fixture } from "./fixture";
 
-const bench = () => {
-  const { bench } = fixture("page-bench.json");
-  assert.ok(bench);
-  return bench;
-};
-const axis = (log: boolean) => ({ label: "a", unit: "b", log });
+const page = fixture("page-bench.json");
+const charts = partOf(page, "charts")?.charts ?? [];
+const axis = (log: boolean) => ({ label: "a", unit: "b", log, names: [] });
 
 /** Check that amounts are short, and as right as three digits are. */
 test("amounts", () => {
@@ -120,7 +118,6 @@ test("along a line", () => {
 
 /** Check that a series looks the same in every chart. */
 test("looks", () => {
-  const { charts } = bench();
   const all = looks(charts);
   assert.deepEqual([...all.keys()], ["xdp", "nft-raw", "nft-conntrack", "dpdk"]);
   assert.equal(new Set(all.values()).size, all.size);
@@ -128,7 +125,6 @@ test("looks", () => {
 
 /** Check that what Rust wrote is drawn but for what has no place, and in words. */
 test("charts of Rust", () => {
-  const { charts } = bench();
   const sizes = charts[2];
   assert.equal(sizes.series[0].points.length - drawn(sizes, sizes.series[0]).length, 1);
   assert.deepEqual(places(sizes, sizes.series), [60, 566, 1514]);
@@ -138,7 +134,7 @@ test("charts of Rust", () => {
 
 /** Check that every packet of a ledger is in its picture: widths are in proportion, what leaves lies beside what goes on, and no text is on another. */
 test("flows", () => {
-  for (const flow of bench().flows) {
+  for (const flow of partOf(page, "flows")?.flows ?? []) {
     for (const wide of [300, 720]) {
       const { nodes, links, branches, tall } = layout(flow, wide);
       assert.equal(nodes.length, flow.hops.length + 1);

@@ -3,8 +3,9 @@ import test from "node:test";
 import { layout } from "@dagrejs/dagre";
 import { Graph } from "@dagrejs/graphlib";
 import { changeSteps, isFunction, isSuccessor, published, steps } from "../src/bars";
-import { byLoss } from "../src/bench";
 import { changeFill, order, tone } from "../src/colour";
+import { partOf } from "../src/data";
+import { byLoss } from "../src/flow";
 import { goodThreshold, MOST_NODES, part, pull } from "../src/graph";
 import { longest, sent } from "../src/rates";
 import { compare, csv } from "../src/table";
@@ -58,7 +59,7 @@ test("changes", () => {
 /** Check that a bar has room for what was sent: that which came through and that which was lost. */
 test("bars of arms", () => {
   const page = fixture("page-bench.json");
-  const arms = page.bench?.rates.arms ?? [];
+  const arms = partOf(page, "rates")?.arms ?? [];
   const socket = arms.find((arm) => arm.name === "socket");
   assert.ok(socket);
   assert.ok(Math.abs(sent(socket) - 1.2e6 / (1 - 0.803)) < 1);
@@ -70,7 +71,7 @@ test("bars of arms", () => {
 /** Check that ledgers that don't add up come before those that lost packets, and these before the others. */
 test("ledgers by loss", () => {
   const page = fixture("page-bench.json");
-  const flows = page.bench?.flows ?? [];
+  const flows = partOf(page, "flows")?.flows ?? [];
   const clean = { title: "clean", invalid: "", hops: [{ name: "x", entered: 5, left: 5, dropped: [], missing: 0 }] };
   const sorted = byLoss([clean, ...flows]);
   assert.notEqual(sorted[0].invalid, "");

@@ -145,7 +145,8 @@ pub fn section<'r>(recording: &'r Recording, classes: &[ClassView<'r>]) -> Optio
         let rows = arms.iter().map(|arm| DiskRow { recording, arm: *arm });
         Table::new(columns(), rows)
     };
-    Some(Section::new("disks", NAME_LETTERS, rows).heading("Disk and page faults, per run"))
+    let section = Section::rows(NAME_LETTERS, rows).heading("Disk and page faults, per run");
+    Some(section.place("disk", "Disk"))
 }
 
 /// Its columns, for the reference.

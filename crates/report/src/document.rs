@@ -4,19 +4,18 @@
 //! have nothing of a shape.
 
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::Recording;
 use serde::{Serialize, Serializer};
 
 use crate::claims::{self, Judged};
 use crate::conclusions;
 use crate::figures::{self, sweeps::Plotted};
 use crate::footer::{self, Note};
-use crate::html::{facts, title, warnings};
+use crate::html::{facts, title, titled, warnings};
 use crate::json::{Common, pretty};
 use crate::number::printable;
 use crate::page::{Page, PageChart, SCHEMA};
-use crate::section::Section;
-use crate::table::Value;
+use crate::section::{JsonValue, Section, placed};
 use crate::text::{continued, prose};
 
 /// Letters of a sentence of the headline in Markdown.
@@ -30,15 +29,19 @@ pub struct Document<'r> {
     experiment: Option<&'r Experiment>,
     /// Its kind, as the heading of Markdown.
     kind: &'static str,
+    /// Its title on the page, if neither the recording nor its experiment has one.
+    title: Option<&'static str>,
     /// The subject in sentences, above all sections.
     headline: Vec<String>,
+    /// The results in sentences, for pages and Markdown.
+    results: Vec<String>,
+    /// What must be known before the figures are believed, for the page.
+    warnings: Vec<String>,
     sections: Vec<Section<'r>>,
-    /// The heading of the tables on the page, unless they are counts of events.
-    tables: &'static str,
+    /// The rows that CSV has, unless they are those of the first table.
+    csv: Option<Section<'r>>,
     /// Makes charts for the page, if the experiment names none.
     charts: Box<dyn Fn() -> Vec<PageChart> + 'r>,
-    /// Draws call graphs for terminals, below the tables.
-    trees: Box<dyn Fn() -> String + 'r>,
     judged: Vec<Judged>,
     trust: Vec<Note>,
 }
@@ -49,7 +52,6 @@ impl<'r> Document<'r> {
         recording: &'r Recording,
         experiment: Option<&'r Experiment>,
         kind: &'static str,
-        headline: Vec<String>,
         sections: Vec<Section<'r>>,
         trust: Vec<Note>,
     ) -> Document<'r> {
@@ -57,28 +59,45 @@ impl<'r> Document<'r> {
             recording,
             experiment,
             kind,
-            headline,
+            title: None,
+            headline: Vec::new(),
+            results: Vec::new(),
+            warnings: Vec::new(),
             sections,
-            tables: "",
+            csv: None,
             charts: Box::new(Vec::new),
-            trees: Box::new(String::new),
             judged: experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording)),
             trust,
         }
     }
 
-    pub(crate) fn tables(mut self, tables: &'static str) -> Self {
-        self.tables = tables;
+    pub(crate) fn title(mut self, title: &'static str) -> Self {
+        self.title = Some(title);
+        self
+    }
+
+    pub(crate) fn headline(mut self, headline: Vec<String>) -> Self {
+        self.headline = headline;
+        self
+    }
+
+    pub(crate) fn results(mut self, results: Vec<String>) -> Self {
+        self.results = results;
+        self
+    }
+
+    pub(crate) fn warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    pub(crate) fn rows_of_csv(mut self, section: Section<'r>) -> Self {
+        self.csv = Some(section);
         self
     }
 
     pub(crate) fn charts(mut self, charts: impl Fn() -> Vec<PageChart> + 'r) -> Self {
         self.charts = Box::new(charts);
-        self
-    }
-
-    pub(crate) fn trees(mut self, trees: impl Fn() -> String + 'r) -> Self {
-        self.trees = Box::new(trees);
         self
     }
 
@@ -95,11 +114,14 @@ impl<'r> Document<'r> {
             out.push_str(&continued(line, 3, columns));
             out.push('\n');
         }
-        for section in self.sections.iter().filter(|section| !section.is_empty()) {
-            out.push('\n');
-            out.push_str(&section.terminal(columns));
+        for section in &self.sections {
+            let text = section.terminal(columns);
+            if !text.is_empty() {
+                let rule = if out.is_empty() { "" } else { "\n" };
+                out.push_str(rule);
+                out.push_str(&text);
+            }
         }
-        out.push_str(&(self.trees)());
         out.push('\n');
         if let Some(experiment) = self.experiment {
             out.push_str(&figures::sweeps::render(experiment, self.recording, columns));
@@ -115,10 +137,10 @@ impl<'r> Document<'r> {
     /// As GitHub-flavoured Markdown.
     pub fn markdown(&self) -> String {
         let mut out = format!("# {}\n\n", self.kind);
-        for line in &self.headline {
+        for line in self.headline.iter().chain(&self.results) {
             out.push_str(&format!("{}\n\n", prose(line, HEADLINE_LETTERS)));
         }
-        for section in self.sections.iter().filter(|section| !section.is_empty()) {
+        for section in &self.sections {
             section.markdown(&mut out);
         }
         conclusions::markdown(self.experiment, &self.judged, &mut out);
@@ -127,12 +149,14 @@ impl<'r> Document<'r> {
         out
     }
 
-    /// As CSV (RFC 4180): the rows of the first section.
+    /// As CSV (RFC 4180).
     pub fn csv(&self) -> String {
-        self.sections.first().map_or_else(String::new, Section::csv)
+        let first = self.sections.iter().find(|section| section.has_rows());
+        let rows = self.csv.as_ref().or(first);
+        rows.map_or_else(String::new, Section::csv)
     }
 
-    /// As JSON, with the rows of each section under its key. docs/reference/json.md describes it for users.
+    /// As JSON, with what each section has under its key. docs/reference/json.md describes it for users.
     pub fn json(&self) -> String {
         pretty(&DocumentJson {
             common: Common::new(
@@ -141,8 +165,7 @@ impl<'r> Document<'r> {
                 self.judged.clone(),
                 self.trust.clone(),
             ),
-            arms: &self.recording.arms,
-            sections: Keyed(self.sections.iter().map(|s| (s.key(), s.json())).collect()),
+            sections: Keyed(self.sections.iter().filter_map(Section::keyed).collect()),
         })
     }
 
@@ -155,19 +178,23 @@ impl<'r> Document<'r> {
         let figures: Vec<PageChart> =
             of_file.map(|plotted| figures::charts::figure(&plotted, self.recording)).collect();
         let question = self.experiment.map_or("", |e| e.question.trim());
-        let sections = self.sections.iter().filter(|section| !section.is_empty());
+        let headline = self.results.iter().chain(&self.headline).cloned();
+        let mut warnings = warnings(self.recording);
+        warnings.extend_from_slice(&self.warnings);
         Page {
             schema: SCHEMA,
-            title: title(self.recording, self.experiment),
-            question: printable(question, QUESTION_LETTERS),
-            headline: self.conclusion().into_iter().chain(self.headline.clone()).collect(),
-            warnings: warnings(self.recording),
+            title: match self.title {
+                Some(what) => titled(what, self.recording, self.experiment),
+                None => title(self.recording, self.experiment),
+            },
+            question: printable(&question.replace('\n', " "), QUESTION_LETTERS),
+            headline: self.conclusion().into_iter().chain(headline).collect(),
+            warnings,
             facts: facts(self.recording),
             trust: self.trust.clone(),
             claims: claims::page(self.judged.clone()),
             figures: if figures.is_empty() { (self.charts)() } else { figures },
-            events: sections.map(|section| section.page().table).collect(),
-            events_called: self.tables.into(),
+            sections: placed(&self.sections),
             ..Page::default()
         }
     }
@@ -177,16 +204,15 @@ impl<'r> Document<'r> {
 struct DocumentJson<'a> {
     #[serde(flatten)]
     common: Common<'a>,
-    arms: &'a [Arm],
     #[serde(flatten)]
-    sections: Keyed,
+    sections: Keyed<'a>,
 }
 
-/// Rows of sections under their keys, in order.
-struct Keyed(Vec<(&'static str, Vec<Value>)>);
+/// What sections have under their keys, in order.
+struct Keyed<'a>(Vec<(&'static str, JsonValue<'a>)>);
 
-impl Serialize for Keyed {
+impl Serialize for Keyed<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, rows)| (key, rows)))
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
 }

@@ -72,7 +72,7 @@ pub fn document<'r>(
 ) -> Document<'r> {
     let mut headline = heading(recording);
     headline.extend_from_slice(exact);
-    let counts = Section::new("events", NAME_LETTERS, move |reader| match reader {
+    let counts = Section::rows(NAME_LETTERS, move |reader| match reader {
         Reader::Program => of_rows(rows(recording)),
         Reader::People | Reader::Page => of_rows(shown(recording)),
     });
@@ -81,11 +81,15 @@ pub fn document<'r>(
         format!("{}: {}", printable(name, NAME_LETTERS), printable(why, ARM_LETTERS))
     });
     let counts = counts.caption("Events").narrow(columns::WIDE, reasons.collect());
-    let ratios = Section::new("ratios", NAME_LETTERS, move |_| ratios(recording, experiment));
-    let sections = vec![counts, ratios.caption("Ratios")];
-    let trust = trust(recording);
-    Document::new(recording, experiment, "Counts of events", headline, sections, trust)
-        .trees(move || callers(recording))
+    let ratios = Section::rows(NAME_LETTERS, move |_| ratios(recording, experiment));
+    let sections = vec![
+        Section::data("arms", &recording.arms),
+        counts.key("events").place("events", "Events"),
+        ratios.caption("Ratios").key("ratios").place("events", "Events"),
+        Section::text(move |_| callers(recording)),
+    ];
+    Document::new(recording, experiment, "Counts of events", sections, trust(recording))
+        .headline(headline)
 }
 
 /// The costs beside the counts, as a separate recording.
@@ -120,8 +124,9 @@ fn callers(recording: &Recording) -> String {
     for event in events {
         let of_event = graph.below(event);
         for class in analysis::classes(&of_event).iter().filter(|c| c.total > 0) {
+            let rule = if out.is_empty() { "" } else { "\n" };
             out.push_str(&format!(
-                "\n{}: who caused it, per {}{}\n",
+                "{rule}{}: who caused it, per {}{}\n",
                 printable(event, NAME_LETTERS),
                 class.per.word(),
                 match recording.arms.len() {

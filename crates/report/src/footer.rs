@@ -12,13 +12,14 @@ const TOPIC_COLUMNS: usize = 10;
 
 /// A note of a footer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Note {
     /// The subject, in a word.
     pub topic: &'static str,
     /// The note itself, without the topic.
     pub text: String,
     /// Whether it reports that something is missing or wrong.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warning: bool,
 }
 

@@ -79,14 +79,16 @@ fn bytes_of(bytes: u64) -> String {
 /// The document of a recording of two hosts, or of an interface.
 pub fn document<'r>(recording: &'r Recording, experiment: Option<&'r Experiment>) -> Document<'r> {
     let kind = called(recording);
-    let arms = Section::new("hosts", NAME_LETTERS, move |reader| match reader {
+    let arms = Section::rows(NAME_LETTERS, move |reader| match reader {
         Reader::Program => table(recording),
         Reader::People | Reader::Page => short_table(recording),
     });
-    let arms = arms.caption(kind);
-    let trust = trust(recording);
-    Document::new(recording, experiment, kind, heading(recording), vec![arms], trust)
-        .tables("Arms")
+    let sections = vec![
+        Section::data("arms", &recording.arms),
+        arms.caption(kind).key("hosts").place("arms", "Arms"),
+    ];
+    Document::new(recording, experiment, kind, sections, trust(recording))
+        .headline(heading(recording))
         .charts(move || swept_charts(recording))
 }
 

@@ -22,7 +22,7 @@ pub(crate) use of_recording::{facts, functions, title, titled, warnings};
 
 use crate::footer::Note;
 use crate::number::printable;
-use crate::page::Page;
+use crate::page::{Page, PagePart};
 
 const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
 
@@ -90,7 +90,11 @@ fn noscript(page: &Page) -> String {
         "<main><h1>{}</h1><p>The figures need a browser with JavaScript; nothing is fetched.</p>",
         escaped(&printable(&page.title, TITLE_LETTERS))
     );
-    let rates = page.bench.iter().flat_map(|bench| &bench.rates.arms);
+    let rates = page.parts().filter_map(|part| match part {
+        PagePart::Rates(rates) => Some(&rates.arms),
+        _ => None,
+    });
+    let rates = rates.flatten();
     for arm in rates.take(MOST_ARMS) {
         // The name comes first, and a note, if there is one, last.
         let cells = arm.cells.iter().skip(1).map(|cell| cell.text.as_str());

@@ -6,6 +6,7 @@ pub mod asm;
 pub mod beside;
 pub mod callgrind;
 pub mod capability;
+mod chart;
 pub mod claims;
 pub mod conclusions;
 mod counting;

@@ -3,14 +3,17 @@
 //!
 //! Numbers are sums over all blocks; the page divides by packets. Trees are in
 //! columns, a parent before its children, because 100,000 rows of objects are ten
-//! times as large and as slow. `web/src/data.ts` declares the same in TypeScript.
+//! times as large and as slow. `types.rs` makes `web/src/types.ts` of these declarations.
 //!
 //! Both sides are tested with `testdata/page*.json`. In `web/src`, `plot.ts` has scales and axes (d3), `barlist.ts`
 //! bars, which are HTML so that names wrap and are links, `graph.ts` the call graph (dagre).
 
 mod bench;
+mod section;
 mod table;
 mod times;
+#[cfg(test)]
+mod types;
 
 use serde::Serialize;
 
@@ -18,22 +21,23 @@ use crate::footer::Note;
 
 pub use crate::trace::page::{PageCall, PageTraced};
 pub use bench::{
-    PageArm, PageArmState, PageAxis, PageBench, PageChart, PageCostPart, PageCosts, PageFlow,
-    PageHop, PageLatency, PageNote, PagePoint, PageRates, PageSeries, PageSeriesKind,
+    PageArm, PageArmState, PageAxis, PageChart, PageCostPart, PageCosts, PageFlow, PageHop,
+    PageNote, PagePoint, PageRates, PageSeries, PageSeriesKind,
 };
-pub use table::{PageCell, PageColumn, PageRow, PageSection, PageTable};
-pub use times::{PageCompared, PageLedger, PageStage, PageTimed, PageTimedFunction, PageTimes};
+pub use section::{PagePart, PageSection};
+pub use table::{PageCell, PageColumn, PageRow, PageTable};
+pub use times::{PageCompared, PageLedger, PageStage, PageTimedFunction, PageTimes};
 
 /// Incremented with any change that an older page could not read.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// Everything on a page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Page {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The names of all pages, in the first of several in one file.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<String>,
     /// Whether there are two sides, before and after; if not, `after` is all.
     pub diff: bool,
@@ -55,49 +59,20 @@ pub struct Page {
     /// Claims and their verdicts.
     pub claims: Vec<PageClaim>,
     /// The experiment's main figures, drawn before all else.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<PageChart>,
     /// Every function that a tree names, by index.
     pub functions: Vec<PageFunction>,
     /// A line for each class, in their order; none where their figures can't be compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<PageTable>,
     /// Each arm and class by itself.
     pub classes: Vec<PageClass>,
-    /// The samples that a timer would take, for each sampled arm.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sampled: Vec<PageSection>,
-    /// Shares that an experiment asks for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shares: Vec<PageSection>,
-    /// Where single samples were kept: by thread, and over time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<PageThreads>,
-    /// Traced calls, by block.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub traced: Vec<PageTraced>,
-    /// Source lines and instructions of functions that cost most.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub code: Vec<PageCode>,
-    /// Counts of events, and ratios.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<PageTable>,
-    /// The heading of these tables if they have something else; otherwise empty.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub events_called: String,
-    /// Times between events, by when they occurred.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heat: Option<PageHeat>,
-    /// Counts beside times, in recordings of times.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timed: Option<PageTimed>,
-    /// Results of benches.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bench: Option<PageBench>,
+    /// What else was measured.
+    pub sections: Vec<PageSection>,
 }
 
 /// The executed code of a function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageCode {
     /// The arm's name.
     pub arm: String,
@@ -110,12 +85,12 @@ pub struct PageCode {
     /// One instruction a row.
     pub instructions: PageTable,
     /// One source line a row, where lines are known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<PageTable>,
 }
 
 /// Times between events over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageHeat {
     /// The events, from the first to the last.
     pub title: String,
@@ -127,6 +102,7 @@ pub struct PageHeat {
 
 /// How many times of about one length are in a column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageHeatCell {
     /// Index of the column, in time.
     pub column: u64,
@@ -138,6 +114,7 @@ pub struct PageHeatCell {
 
 /// Samples by thread, and over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageThreads {
     /// Threads.
     pub table: PageTable,
@@ -153,6 +130,7 @@ pub struct PageThreads {
 
 /// A process that has samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageProcess {
     /// The name of its first thread, else of the largest.
     pub name: String,
@@ -164,6 +142,7 @@ pub struct PageProcess {
 
 /// The work of a thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageThreadWork {
     /// As in `comm`.
     pub name: String,
@@ -175,6 +154,7 @@ pub struct PageThreadWork {
 
 /// A thread's part of a tree: columns of equal length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageThreadPart {
     /// Index of the class.
     pub class: usize,
@@ -190,6 +170,7 @@ pub struct PageThreadPart {
 
 /// A thread over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageThreadLine {
     /// Its name, and its number.
     pub name: String,
@@ -199,6 +180,7 @@ pub struct PageThreadLine {
 
 /// One fact of the environment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Fact {
     /// Dotted key.
     pub key: String,
@@ -210,6 +192,7 @@ pub struct Fact {
 
 /// A claim, judged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageClaim {
     /// The claim's statement, as in the experiment file.
     pub says: String,
@@ -221,6 +204,7 @@ pub struct PageClaim {
 
 /// A function, which trees and tables refer to by index.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageFunction {
     /// Its symbol; of a comparison, after.
     pub name: String,
@@ -236,6 +220,7 @@ pub struct PageFunction {
 
 /// One arm and class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageClass {
     /// The arm; of a comparison "before → after".
     pub arm: String,
@@ -246,7 +231,6 @@ pub struct PageClass {
     /// The class in a sentence.
     pub sentence: String,
     /// Of a comparison: settings that differ and could not act, in words.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub could_not_act: Vec<String>,
     /// The number of these, after.
     pub packets: u64,
@@ -255,28 +239,24 @@ pub struct PageClass {
     /// The costs, one tree for each context.
     pub contexts: Vec<PageTree>,
     /// Cost by layer.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<PageTable>,
     /// A published figure for it.
     pub published: Option<PagePublished>,
     /// Of a comparison: cost that went from one function to another.
     pub moves: Vec<PageMove>,
     /// The columns of the table of functions.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<PageColumn>,
     /// Cells of the table that are not computed from trees.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<PageRow>,
     /// The divisor of costs where it is not a whole number: seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<f64>,
     /// Data beside costs, in a recording of times.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<PageTimes>,
 }
 
 /// The calling-context tree of one context, in columns of equal length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageTree {
     /// Whose time it was ("task", "softirq:NET_RX").
     pub context: String,
@@ -296,6 +276,7 @@ pub struct PageTree {
 
 /// A figure that somebody published.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PagePublished {
     /// Where it was published.
     pub figure: String,
@@ -311,6 +292,7 @@ pub struct PagePublished {
 
 /// Cost that left one function and turned up in another.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageMove {
     /// Index of the function that lost it.
     pub from: u32,

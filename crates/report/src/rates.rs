@@ -1,24 +1,44 @@
 //! Recordings of benches: packets per second by path, the fate of every packet, and the use
 //! of CPUs.
 
+mod bars;
+mod blocks;
 pub(crate) mod columns;
-pub mod csv;
+mod data;
+mod details;
+mod document;
 pub mod explain;
-pub mod json;
+mod flows;
 mod latency;
-pub mod page;
-pub mod terminal;
+mod results;
+mod search;
+mod swept;
+mod trust;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use netplumb_model::bench::{BlockRates, CpuUse, GENERATOR_BOUND, Hop, quantities};
 use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::span::Times;
 use netplumb_stats::welch::Mean;
 
+pub use document::document;
+pub use search::Goal;
+
+use crate::number::printable;
+
 /// The instrument that measures rates.
 pub(crate) const RATES: &str = quantities::HANDLED.instrument;
+
+/// Names of arms are cut to this.
+const NAME_LETTERS: usize = 44;
+/// Arms that one line names.
+const NAMED: usize = 4;
+
+/// An arm, as rows of several tables.
+type ArmRow<'r> = Rc<ArmRates<'r>>;
 
 /// The rates of an arm.
 #[derive(Debug)]
@@ -34,7 +54,7 @@ pub struct ArmRates<'a> {
     /// The run's diagnosis of missing packets.
     pub diagnosis: Option<&'a str>,
     /// The results of a search, by its goals.
-    pub goals: Vec<terminal::Goal<'a>>,
+    pub goals: Vec<Goal<'a>>,
 }
 
 /// All arms of a recording that have rates, in their order.
@@ -49,11 +69,11 @@ pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
                 invalid: BTreeMap::new(),
                 failed: recording.failed(number as usize, RATES),
                 diagnosis: notes.and_then(|n| n.diagnosis.as_deref()),
-                goals: terminal::goals(recording, number),
+                goals: search::goals(recording, number),
             }
         })
         .collect();
-    for (block, measured) in blocks(recording) {
+    for (block, measured) in blocks_of(recording) {
         let Some(arm) = arms.get_mut(block.arm as usize) else {
             continue;
         };
@@ -72,7 +92,7 @@ pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
 }
 
 /// The blocks that rates were measured in.
-pub(crate) fn blocks(recording: &Recording) -> impl Iterator<Item = (&Block, BlockRates)> {
+pub(crate) fn blocks_of(recording: &Recording) -> impl Iterator<Item = (&Block, BlockRates)> {
     let blocks = recording.blocks.iter().zip(BlockRates::all_of(recording));
     blocks.filter(|(block, _)| block.instrument == RATES)
 }
@@ -252,6 +272,16 @@ impl ArmRates<'_> {
         let (all, useful) = polls.fold((0, 0), |(a, u), (all, useful)| (a + all, u + useful));
         (all > 0).then(|| useful as f64 / all as f64)
     }
+}
+
+/// Arms by name: the first few, and how many more.
+fn names(arms: &[&str]) -> String {
+    let named = arms.iter().take(NAMED);
+    let mut text = (named.map(|name| printable(name, NAME_LETTERS))).collect::<Vec<_>>().join(", ");
+    if arms.len() > NAMED {
+        text.push_str(&format!(" and {} more", arms.len() - NAMED));
+    }
+    text
 }
 
 /// The generator's bound, as a share in words.

@@ -215,6 +215,7 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, SharesRow<'a>>> {
             Value::Formatted(format!("{:+.1}", s.off() * 100.0), Some(s.off()))
         })
         .hint("percentage points by which a timer is off")
+        .off(|(_, s)| s.off().abs() > BLAME)
         .json("off_by")
         .people(5)
         .page("off_by"),
@@ -280,8 +281,9 @@ pub fn sections<'s>(all: &'s [ArmSamples<'s>]) -> Vec<Section<'s>> {
                 Reader::Program => 0,
             })
         };
-        let section = Section::new("functions", NAME_LETTERS, rows);
-        section.heading(beside.heading()).sentences(blamed(beside))
+        let section = Section::rows(NAME_LETTERS, rows);
+        let section = section.heading(beside.heading()).sentences(blamed(beside));
+        section.place("sampled", "Samples and a timer")
     };
     all.iter().map(section).collect()
 }
@@ -315,6 +317,7 @@ mod tests {
     use netplumb_model::recording::{Block, Cost, Ledger, Node, Total};
 
     use super::*;
+    use crate::page::PagePart;
     use crate::together::CrossQuantity;
 
     /// Check the interval against published ones (Newcombe 1998, table I, method 3), and that
@@ -417,9 +420,11 @@ mod tests {
         assert_eq!(function["timer"], 0.3);
         assert!(function["samples_low"].as_f64().unwrap() < 0.01);
         assert_eq!(document[0]["samples"], 1_000);
-        let page = section.page();
-        assert_eq!(page.table.rows.len(), 3);
-        assert_eq!(page.sentences.len(), 2);
+        let (_, parts) = section.page();
+        let [PagePart::Table(table), PagePart::Sentences { sentences }] = &parts[..] else {
+            panic!("{parts:?}");
+        };
+        assert_eq!((table.rows.len(), sentences.len()), (3, 2));
         // CSV has a row for each function of a class, with its shares in that.
         let part = recording.part("samples");
         let views = crate::analysis::classes(&part);

@@ -196,6 +196,10 @@ fn columns<'a>(rows: &[ShareRow]) -> Vec<Column<'a, ShareRow>> {
         columns.push(
             Column::figure("timer", |row: &ShareRow| share(row.deferred))
                 .hint("its share where samples wait until interrupts are enabled")
+                .off(|row| {
+                    let off = row.deferred.zip(row.executed()).map(|(timer, own)| timer - own);
+                    off.is_some_and(|off| off > BLAME)
+                })
                 .json("timer")
                 .people(5)
                 .page("timer"),
@@ -293,8 +297,9 @@ impl SharesOf {
 /// Sections of shares.
 pub fn sections<'s>(all: &'s [SharesOf]) -> Vec<Section<'s>> {
     let section = |shares: &'s SharesOf| {
-        let section = Section::new("functions", NAME_LETTERS, move |_| shares.table());
-        section.heading(shares.heading()).sentences(shares.sentences())
+        let section = Section::rows(NAME_LETTERS, move |_| shares.table());
+        let section = section.heading(shares.heading()).sentences(shares.sentences());
+        section.place("shares", "Shares of functions")
     };
     all.iter().map(section).collect()
 }
@@ -338,6 +343,7 @@ mod tests {
     use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node};
 
     use super::*;
+    use crate::page::PagePart;
 
     /// Check that shares are of each quantity's own sum below the enclosing function, that functions
     /// elsewhere don't count, and the sentences about functions that a timer overrates.
@@ -443,8 +449,11 @@ mod tests {
         section.markdown(&mut out);
         assert!(out.contains("## shares of what is below usbnet\\_bh"), "{out}");
         assert!(out.contains("published: 55.5%"), "{out}");
-        let page = section.page();
-        assert_eq!((page.table.rows.len(), page.sentences.len()), (2, 3));
+        let (_, parts) = section.page();
+        let [PagePart::Table(table), PagePart::Sentences { sentences }] = &parts[..] else {
+            panic!("{parts:?}");
+        };
+        assert_eq!((table.rows.len(), sentences.len()), (2, 3));
         assert!(all(&[], &["after"]).is_empty());
         assert!(all(&[Direction::Rx], &[]).is_empty());
     }

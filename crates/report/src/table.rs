@@ -157,6 +157,8 @@ pub(crate) struct Column<'t, R> {
     digits: Option<usize>,
     letters: usize,
     value: Box<dyn Fn(&R) -> Value + 't>,
+    /// Whether the page marks its cell of a row as wrong.
+    off: fn(&R) -> bool,
 }
 
 impl<'t, R> Column<'t, R> {
@@ -175,6 +177,7 @@ impl<'t, R> Column<'t, R> {
             digits: None,
             letters: TEXT_LETTERS,
             value,
+            off: |_| false,
         }
     }
 
@@ -321,6 +324,12 @@ impl<'t, R> Column<'t, R> {
     /// Decimals in CSV; by default as many as there are.
     pub(crate) fn digits(mut self, digits: usize) -> Self {
         self.digits = Some(digits);
+        self
+    }
+
+    /// Which rows have a wrong figure here, which the page marks.
+    pub(crate) fn off(mut self, off: fn(&R) -> bool) -> Self {
+        self.off = off;
         self
     }
 

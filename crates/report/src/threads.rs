@@ -143,7 +143,7 @@ impl<'a> Threads<'a> {
             let cost: f64 = self.rows.iter().skip(top).map(|row| row.share).sum();
             format!("and {} with {:.1}%", counted(left, "more thread"), cost * 100.0)
         });
-        Section::new("threads", NAME_LETTERS, rows)
+        Section::rows(NAME_LETTERS, rows)
             .heading(self.heading())
             .sentences(more.into_iter().collect())
     }
@@ -180,7 +180,7 @@ impl<'a> Threads<'a> {
             costs,
         }));
         PageThreads {
-            table: self.section(0).page().table,
+            table: self.table(MOST).page(&self.heading()),
             piece_ns,
             unit: self.unit.clone(),
             lines: all,
@@ -365,6 +365,7 @@ mod tests {
     use netplumb_model::timing::CPU_TIME;
 
     use super::*;
+    use crate::page::PagePart;
     use crate::together::CrossQuantity;
 
     fn recording(threads: u32) -> Recording {
@@ -466,7 +467,11 @@ mod tests {
             let together = CrossQuantity::default();
             let page = crate::html::report_page(&recording, &views, None, &together);
             let tree = &page.classes[0].contexts[0];
-            let processes = page.threads.unwrap().processes;
+            let threads = page.parts().find_map(|part| match part {
+                PagePart::Threads(threads) => Some(threads.processes.clone()),
+                _ => None,
+            });
+            let processes = threads.unwrap();
             assert!(processes.len() <= PROCESSES);
             let mut sums = vec![0; tree.self_insns.len()];
             let threads = processes.iter().flat_map(|process| &process.threads);

@@ -1,7 +1,7 @@
 //! The trust footer: the meaning of the figures, their conditions, and missing
 //! data.
 //!
-//! Footers of times are in `times/trust.rs`, of benches in `rates/terminal/footer.rs`: notes of `footer.rs`, which
+//! Footers of times are in `times/trust.rs`, of benches in `rates/trust.rs`: notes of `footer.rs`, which
 //! every output shows.
 
 mod blind;

@@ -1,6 +1,7 @@
 // Charts and flows of the built page, driven in a headless Chromium.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { partOf } from "../../scripts/pages.mjs";
 import { golden, open } from "./open.mjs";
 
 const bench = golden("page-bench.json");
@@ -15,15 +16,15 @@ test("parts of a page of benches", async (t) => {
   assert.ok(!(await page.locator("main").innerText()).includes("Nothing was measured"));
   // Of each series as many marks as it has points.
   const first = figure(page, 0);
-  const points = bench.bench.charts[0].series.filter((s) => s.kind !== "ideal").flatMap((s) => s.points);
+  const points = partOf(bench, "charts").charts[0].series.filter((s) => s.kind !== "ideal").flatMap((s) => s.points);
   assert.equal(await first.locator(".plot .mark").count(), points.length);
   assert.equal(await first.locator(".plot .band").count(), 3);
   assert.deepEqual(
     (await first.locator(".plot text.label").allTextContents()).sort(),
-    bench.bench.charts[0].series[4].points.map((p) => p.label).sort(),
+    partOf(bench, "charts").charts[0].series[4].points.map((p) => p.label).sort(),
   );
   await first.locator("details > summary").click();
-  const all = bench.bench.charts[0].series.flatMap((s) => s.points).length;
+  const all = partOf(bench, "charts").charts[0].series.flatMap((s) => s.points).length;
   assert.equal(await first.locator("tbody tr").count(), all);
   // The ledger that does not add up is the first, and says so.
   assert.match(await page.locator("#flows figure").first().innerText(), /No measurement: 2,000,000 packets went missing/);
@@ -32,7 +33,7 @@ test("parts of a page of benches", async (t) => {
 /** Check that what a packet costs is drawn for each path, as long as it is, and in tables that can be copied. */
 test("why", async (t) => {
   const page = await open(t, bench);
-  const costs = bench.bench.costs[0];
+  const costs = partOf(bench, "costs");
   const rows = page.locator("#why figure > ol > li");
   assert.equal(await rows.count(), costs.paths.length);
   const own = (at) => costs.parts.filter((p) => p.layer !== "").reduce((sum, p) => sum + p.each[at], 0);
@@ -184,17 +185,17 @@ test("odd charts", async (t) => {
   const odd = structuredClone(bench);
   const html = "<img src=x onerror=alert(1)>";
   const long = "y".repeat(10_000);
-  const [chart] = odd.bench.charts;
+  const [chart] = partOf(odd, "charts").charts;
   chart.title = html + long;
   chart.series[0].name = html;
   chart.series[1].name = long;
   chart.series[4].points[0].label = html;
   chart.series[2].points = [{ x: 3, y: 0, low: null, high: null, label: "" }, { x: 3, y: -1, low: -2, high: 0, label: "" }];
-  odd.bench.charts.push({ title: "none", note: "", x: chart.x, y: chart.y, series: [] });
-  odd.bench.charts.push({ ...chart, title: "one", series: [{ name: "one", kind: "line", points: [{ x: 1, y: 1e-12, low: null, high: null, label: "" }] }] });
-  odd.bench.flows.push({ title: html, invalid: "", hops: [] });
-  odd.bench.flows.push({ title: "more left", invalid: "odd", hops: [{ name: long, entered: 5, left: 9, dropped: [[html, 0]], missing: -4 }] });
-  odd.bench.flows.push(...Array.from({ length: 6 }, () => odd.bench.flows[0]));
+  partOf(odd, "charts").charts.push({ title: "none", note: "", x: chart.x, y: chart.y, series: [] });
+  partOf(odd, "charts").charts.push({ ...chart, title: "one", series: [{ name: "one", kind: "line", points: [{ x: 1, y: 1e-12, low: null, high: null, label: "" }] }] });
+  partOf(odd, "flows").flows.push({ title: html, invalid: "", hops: [] });
+  partOf(odd, "flows").flows.push({ title: "more left", invalid: "odd", hops: [{ name: long, entered: 5, left: 9, dropped: [[html, 0]], missing: -4 }] });
+  partOf(odd, "flows").flows.push(...Array.from({ length: 6 }, () => partOf(odd, "flows").flows[0]));
   const page = await open(t, odd);
   assert.equal(await page.locator("img").count(), 0);
   assert.equal(await page.locator("#rates figure.chart").count(), 5);

@@ -1,7 +1,7 @@
 // The first screen of every page, driven in a headless Chromium: its answer as a picture.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { emptyPage } from "../../scripts/pages.mjs";
+import { emptyPage, partOf } from "../../scripts/pages.mjs";
 import { golden as goldenFile, open } from "./open.mjs";
 
 const golden = (name) => goldenFile(name === "" ? "page.json" : `page-${name}.json`);
@@ -17,18 +17,18 @@ const arm = (name, pps, lost, mark = "", state = "measured") => ({
 /** A bench of so many arms, two of which lost packets. */
 function many(count) {
   const data = structuredClone(bench);
-  data.bench.charts = [];
-  data.bench.flows = [];
+  partOf(data, "charts").charts = [];
+  partOf(data, "flows").flows = [];
   const others = Array.from({ length: count - 2 }, (_, i) => arm(`xdp flows=${i} cores=1 rate=max`, 9e6 - i * 1e5, 0));
-  data.bench.rates.arms = [arm("socket", 1e5, 0.8, "80.00 % lost"), arm("tap", 2e5, 0.1, "10.00 % lost"), ...others];
+  partOf(data, "rates").arms = [arm("socket", 1e5, 0.8, "80.00 % lost"), arm("tap", 2e5, 0.1, "10.00 % lost"), ...others];
   return data;
 }
 
 /** Check that the picture of every kind of page is on the first screen at 1280 pixels, fills the width, and says something to who can't see it. */
 test("the picture is on the first screen", async (t) => {
   const pages = { "": golden(""), diff: golden("diff"), times: golden("times"), stages: golden("stages"), "times-diff": golden("times-diff"), "stages-diff": golden("stages-diff"), "clocks-diff": golden("clocks-diff"), bench, many: many(30), hundreds: many(300) };
-  pages.figure = { ...golden(""), figures: [bench.bench.charts[0]] };
-  pages.figures = { ...bench, figures: bench.bench.charts };
+  pages.figure = { ...golden(""), figures: [partOf(bench, "charts").charts[0]] };
+  pages.figures = { ...bench, figures: partOf(bench, "charts").charts };
   for (const [name, data] of Object.entries(pages)) {
     const page = await open(t, data, { viewport: { width: 1280, height: SCREEN } });
     const box = await page.locator("#answer").boundingBox();
@@ -74,7 +74,7 @@ test("facts and trust are folded, and reached by keyboard", async (t) => {
 /** Check that of a bench every arm's name stands on the page, those that lost packets first, marked beside bars that are as long as their rates; and that arms that have no rate say why. */
 test("arms of a bench, losses first", async (t) => {
   const page = await open(t, bench);
-  const { arms, notes } = bench.bench.rates;
+  const { arms, notes } = partOf(bench, "rates");
   const names = await page.locator("#answer li .name").allInnerTexts();
   assert.deepEqual(names, arms.map((one) => one.name));
   assert.deepEqual(names.slice(0, 2), ["bridge", "socket"]);
@@ -96,7 +96,7 @@ test("arms of a bench, losses first", async (t) => {
   // The same as a table, with what is to be said of some.
   assert.deepEqual(await page.locator("#rates .table").first().locator("tbody th").allInnerTexts(), arms.map((one) => one.name));
   const heads = await page.locator("#rates .table thead").first().innerText();
-  for (const column of bench.bench.rates.columns) {
+  for (const column of partOf(bench, "rates").columns) {
     assert.ok(heads.includes(column.title), column.title);
   }
   const footnotes = await page.locator(".footnotes li").allInnerTexts();
@@ -110,7 +110,7 @@ test("many arms", async (t) => {
   for (const count of [30, 300]) {
     const data = many(count);
     const page = await open(t, data);
-    const names = data.bench.rates.arms.map((one) => one.name);
+    const names = partOf(data, "rates").arms.map((one) => one.name);
     assert.deepEqual(await page.locator("#answer li .name").allTextContents(), names);
     const table = page.locator("#rates .table").first();
     const words = page.locator("#answer").getByRole("searchbox", { name: "Arms" });
@@ -135,7 +135,7 @@ test("flows with losses first", async (t) => {
   const data = structuredClone(bench);
   const hop = (entered, left) => ({ name: "rx0", entered, left, dropped: entered > left ? [["full", entered - left]] : [], missing: 0 });
   const flow = (title, left, invalid = "") => ({ title, invalid, hops: [hop(1000, left)] });
-  data.bench.flows = [flow("none", 1000), flow("few", 990), flow("most", 200), flow("invalid", 999, "1 went missing"), flow("clean", 1000)];
+  partOf(data, "flows").flows = [flow("none", 1000), flow("few", 990), flow("most", 200), flow("invalid", 999, "1 went missing"), flow("clean", 1000)];
   const page = await open(t, data);
   const summaries = page.locator("#flows > details > summary");
   assert.deepEqual((await summaries.allInnerTexts()).map((text) => text.replace(/\s+/g, " ").trim()), ["invalid no measurement", "most 800 of 1,000 lost", "few 10 of 1,000 lost", "none nothing lost", "clean nothing lost"]);
@@ -165,7 +165,7 @@ test("on paper all is unfolded", async (t) => {
 function invalid() {
   const data = structuredClone(bench);
   const why = "invalid: rx0 to nft-raw: 789632 of 789632 went missing";
-  data.bench.rates.arms = [arm("nft-raw", null, 0, why, "invalid"), arm("xdp", null, 0, "not measured: it accepts frames for any MAC address", "absent")];
+  partOf(data, "rates").arms = [arm("nft-raw", null, 0, why, "invalid"), arm("xdp", null, 0, "not measured: it accepts frames for any MAC address", "absent")];
   return data;
 }
 
@@ -200,14 +200,14 @@ test("many classes of a comparison", async (t) => {
 test("hostile names in the picture", async (t) => {
   const evil = "<img src=x onerror=alert(1)>\u202e" + "x".repeat(10_000);
   const data = structuredClone(bench);
-  for (const one of data.bench.rates.arms) {
+  for (const one of partOf(data, "rates").arms) {
     Object.assign(one, { name: evil, mark: evil });
     one.cells.forEach((cell) => (cell.text = evil));
   }
-  data.bench.rates.columns.forEach((column) => Object.assign(column, { title: evil, hint: evil }));
-  data.bench.rates.notes = [{ arms: [evil], text: evil }];
-  const { table } = data.bench.latency;
-  Object.assign(data.bench.latency, { note: evil });
+  partOf(data, "rates").columns.forEach((column) => Object.assign(column, { title: evil, hint: evil }));
+  partOf(data, "rates").notes = [{ arms: [evil], text: evil }];
+  const [table, note] = data.sections.find((one) => one.id === "latency").parts;
+  note.sentences = [evil];
   table.caption = evil;
   table.columns.forEach((column) => Object.assign(column, { title: evil, hint: evil }));
   table.rows.flat().forEach((cell) => (cell.text = evil));

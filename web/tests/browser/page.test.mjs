@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { classOf, comparisonOf, emptyPage, largePage, summed, writePage } from "../../scripts/pages.mjs";
+import { classOf, comparisonOf, emptyPage, largePage, partOf, summed, writePage } from "../../scripts/pages.mjs";
 import { golden as goldenFile, open, shared, template } from "./open.mjs";
 
 const report = goldenFile("page.json");
@@ -163,7 +163,8 @@ function profile() {
     ],
   };
   const group = classOf({ arm: "", class: "work", per: "second", packets: 1, contexts: [tree], columns });
-  return emptyPage({ unit: "ns", functions, classes: [group], threads });
+  const sections = [{ id: "threads", title: "Threads", leads: false, parts: [{ kind: "threads", ...threads }] }];
+  return emptyPage({ unit: "ns", functions, classes: [group], sections });
 }
 
 /** Check that a profile begins with its contexts and a time axis, in units, without calls; and one thread alone. */
@@ -185,7 +186,7 @@ test("a profile", async (t) => {
   }
   assert.match(page.url(), /#of=pid-20$/);
   const broken = profile();
-  broken.threads.processes[0].threads[0].parts[0].row[0] = 7;
+  partOf(broken, "threads").processes[0].threads[0].parts[0].row[0] = 7;
   const refused = await open(t, broken, { failed: true });
   assert.match(await text(refused, "main"), /refer to what there is not/);
 });
@@ -628,7 +629,7 @@ test("stages", async (t) => {
   assert.deepEqual(await column(page, "#stages .table", 0), ["receive", "socket queue", "wake-up to copy", "unaccounted", "total"]);
   assert.equal(await page.locator("canvas").count(), 0);
   const hidden = await page.$$eval("nav a", (links) => links.filter((link) => link.getClientRects().length === 0).map((link) => link.textContent));
-  assert.deepEqual(hidden, ["Calls", "Figures", "Claims", "Changes", "Layers", "Shares", "Contexts", "Call graph", "Call graph as text", "Functions", "Source", "Over time", "Events", "Samples and a timer", "Shares of functions", "Threads", "Rates", "Latency", "Why", "Where packets went"]);
+  assert.deepEqual(hidden, ["Figures", "Claims", "Changes", "Layers", "Shares", "Contexts", "Call graph", "Call graph as text", "Functions"]);
   assert.match(await text(page, "#ledger"), /5,000 offered = 5,000 delivered \+ 0 dropped/);
 });
 
@@ -705,10 +706,12 @@ test("times on a phone, on paper, and hostile", async (t) => {
       group.times.compared.forEach((row) => Object.assign(row, { cells: row.cells.map(() => ({ text: evil, value: null })) }));
     }
     data.functions.forEach((f) => Object.assign(f, { name: evil, layer: evil, module: evil }));
-    for (const table of [data.summary, data.timed.seen, data.timed.drops, data.timed.losses, data.timed.not_measured]) {
+    const parts = data.sections.flatMap((section) => section.parts);
+    for (const table of [data.summary, ...parts.filter((part) => part.kind === "table")]) {
       table?.rows.push(table.columns.filter((column) => !column.own).map(() => ({ text: evil, value: 1 })));
     }
-    data.timed.packets.push({ arm: evil, offered: 1, delivered: 0, dropped: [], closes: false });
+    const ledgers = [{ arm: evil, offered: 1, delivered: 0, dropped: [], closes: false }];
+    data.sections.push({ id: "evil", title: evil, leads: false, parts: [{ kind: "ledgers", ledgers }] });
     const page = await open(t, data);
     assert.equal(await page.locator("img, iframe").count(), 0);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);

@@ -76,7 +76,7 @@ pub(crate) fn write(
     let chosen = part::of_clock(recording, clock)?;
     let recording = &*chosen;
     if shape(recording) == Shape::Rates {
-        let page = rates::page::of_recording(recording, asked);
+        let page = rates::document(recording, asked, false).page();
         return put(args, &html::render(&page));
     }
     // A view for each instrument or quantity, and for claims by the first one.

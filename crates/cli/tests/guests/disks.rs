@@ -143,8 +143,9 @@ fn what_is_read_ahead() {
     };
     for (arm, wanted) in [("before", 32.0), ("512", 128.0), ("after", 512.0)] {
         let found = pages(arm);
-        // Some are at the ends of the file, or next to pages that are there.
-        assert!(found <= wanted && found > 0.6 * wanted, "{arm}: {found}");
+        // Some are at the ends of the file, or next to pages that are there; and in Linux 6.12, a fault may find its
+        // pages being read, and is no major one.
+        assert!(found <= 1.1 * wanted && found > 0.6 * wanted, "{arm}: {found}");
     }
     assert_eq!(pages("held open"), pages("after"));
     assert_eq!(pages("opened again"), pages("before"));
@@ -229,7 +230,7 @@ fn a_disk_of_qemu() {
             let arm = recording.arms[0].name.clone();
             let faults = figure(&recording, &arm, &reads::MAJOR_FAULTS);
             let bytes = figure(&recording, &arm, &reads::DISK_READ_BYTES);
-            assert!(bytes / PAGE / faults <= 32.0 && faults >= 10.0, "{bytes} {faults}");
+            assert!(bytes / PAGE / faults <= 1.1 * 32.0 && faults >= 10.0, "{bytes} {faults}");
             assert!(calls(&recording, &arm, "virtblk_done") > 0);
         }
     }

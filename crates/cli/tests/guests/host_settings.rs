@@ -175,7 +175,8 @@ const STUDIES: &[Study] = &[
                 "tx-checksum=off tx_shift=0",
                 TURN,
                 Some("mean"),
-                0.97,
+                // With Linux 6.1 none, with 6.12 a twentieth.
+                0.93,
                 1.02,
             ),
         ],

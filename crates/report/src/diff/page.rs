@@ -14,8 +14,8 @@ use crate::footer::Note;
 use crate::interval;
 use crate::number::printable;
 use crate::page::{
-    Fact, Page, PageCell, PageClass, PageCompared, PageFunction, PageMove, PageTimed, PageTimes,
-    PageTree, SCHEMA,
+    Fact, Page, PageCell, PageClass, PageCompared, PageFunction, PageMove, PageTimes, PageTree,
+    SCHEMA,
 };
 use crate::source::definition;
 
@@ -65,7 +65,6 @@ fn of_samples(diff: &Diff<'_>) -> Page {
              as zero",
         ));
     }
-    page.timed = Some(PageTimed::default());
     page
 }
 

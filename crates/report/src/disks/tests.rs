@@ -17,6 +17,7 @@ use super::section;
 use crate::analysis::classes;
 use crate::claims;
 use crate::html::report_page;
+use crate::page::PagePart;
 use crate::together::CrossQuantity;
 
 const EXPERIMENT: &str = r#"
@@ -156,8 +157,10 @@ fn the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/disks.txt");
     golden(&path, &text.join("\n"));
     let page = report_page(&recording, &views, None, &CrossQuantity::default());
-    assert_eq!(page.events.len(), 1);
-    assert_eq!(page.events[0].rows.len(), 2);
+    let [PagePart::Table(disk)] = &page.sections[0].parts[..] else {
+        panic!("{:?}", page.sections);
+    };
+    assert_eq!(disk.rows.len(), 2);
     let bare = Recording { scalars: Vec::new(), ..made() };
     assert!(section(&bare, &classes(&bare)).is_none());
 }

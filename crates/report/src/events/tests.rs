@@ -17,6 +17,7 @@ use super::rows::{counts, meant};
 use super::*;
 use crate::diff::arms::pair;
 use crate::diff::{self, Sides};
+use crate::page::PagePart;
 use crate::shape::{Shape, shape};
 use crate::view::View;
 
@@ -110,8 +111,10 @@ fn outputs() {
     golden("document.json", &document(&recording, Some(&experiment), &[]).json());
     golden("report.md", &document(&recording, Some(&experiment), &[]).markdown());
     let page = document(&recording, Some(&experiment), &[]).page();
-    assert_eq!(page.events.len(), 2);
-    let cells: Vec<&str> = page.events[0].rows[0].iter().map(|c| c.text.as_str()).collect();
+    let [PagePart::Table(events), PagePart::Table(_)] = &page.sections[0].parts[..] else {
+        panic!("{:?}", page.sections);
+    };
+    let cells: Vec<&str> = events.rows[0].iter().map(|c| c.text.as_str()).collect();
     assert!(cells.contains(&"page-faults") && cells.contains(&"135"), "{cells:?}");
 }
 

@@ -4,9 +4,9 @@ use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
 use super::sweeps::{self, Plotted, Point, names, of_seeds, place_of};
+use crate::chart::{axis, chart, ideal, log_axis, point, published, series};
 use crate::claims::{CPU_USE, HANDLED};
 use crate::page::{PageAxis, PageChart, PagePoint, PageSeries, PageSeriesKind};
-use crate::rates::page::{axis, chart, ideal, log_axis, point, published, series};
 
 /// Values with a larger ratio are on a logarithmic scale.
 const RATIO: f64 = 30.0;

@@ -4,9 +4,9 @@
 use netplumb_model::experiment::{Claim, Experiment};
 
 use crate::analysis::{ClassView, unit};
+use crate::chart::{axis, chart, point, series};
 use crate::claims::drawn;
 use crate::page::{PageChart, PageSeries, PageSeriesKind};
-use crate::rates::page::{axis, chart, point, series};
 use crate::seeds;
 
 /// The figure of the first claim of a line, with other claims' lines about the same.

@@ -19,11 +19,11 @@ use crate::layers;
 use crate::network::Network;
 use crate::number::{counted, percent, printable};
 use crate::page::{
-    Fact, Page, PageClass, PageFunction, PagePublished, PageSection, PageTree, SCHEMA,
+    Fact, Page, PageClass, PageFunction, PagePart, PagePublished, PageSection, PageTree, SCHEMA,
 };
 use crate::per::Per;
 use crate::sampled;
-use crate::section::Section;
+use crate::section::placed;
 use crate::shares;
 use crate::source;
 use crate::summary::{self, label, sent};
@@ -69,24 +69,34 @@ pub fn report_page(
         functions: functions(recording),
         summary: summary::page(views),
         classes: views.iter().map(|view| page_class(view, &costs, experiment)).collect(),
-        sampled: pages(&sampled::sections(sampled::of_part(recording, &together.sampled))),
-        shares: pages(&shares::sections(&together.shares)),
-        threads: together.threads(recording).map(|threads| threads.page(&places)),
-        traced: trace::page::page_traces(recording, experiment),
-        code: asm::page::page(views),
-        events: disks::section(recording, views)
-            .iter()
-            .map(|section| section.page().table)
-            .collect(),
-        events_called: String::new(),
-        heat: None,
-        timed: None,
-        bench: None,
+        sections: sections(recording, views, experiment, together, &places),
     }
 }
 
-fn pages(sections: &[Section<'_>]) -> Vec<PageSection> {
-    sections.iter().map(Section::page).collect()
+/// What is beside the classes.
+fn sections(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    experiment: Option<&Experiment>,
+    together: &CrossQuantity<'_>,
+    places: &Places,
+) -> Vec<PageSection> {
+    let traced = trace::page::page_traces(recording, experiment);
+    let traced = traced.into_iter().map(PagePart::Traced).collect();
+    let functions = asm::page::page(views);
+    let code = (!functions.is_empty()).then_some(PagePart::Code { functions });
+    let threads = together.threads(recording).map(|threads| threads.page(places));
+    let mut sections: Vec<PageSection> = Vec::new();
+    let calls = PageSection::new("traced", "Calls", traced);
+    sections.extend(calls.map(|calls| PageSection { leads: true, ..calls }));
+    sections.extend(PageSection::new("code", "Source", code.into_iter().collect()));
+    sections.extend(placed(disks::section(recording, views).as_slice()));
+    let threads = threads.map(PagePart::Threads).into_iter().collect();
+    sections.extend(PageSection::new("threads", "Threads", threads));
+    sections.extend(placed(&shares::sections(&together.shares)));
+    let sampled = sampled::of_part(recording, &together.sampled);
+    sections.extend(placed(&sampled::sections(sampled)));
+    sections
 }
 
 /// Every function of a recording, by its id.

@@ -167,8 +167,9 @@ fn the_page_of_a_comparison() {
     };
     // The columns are the same as in any comparison.
     let like = crate::diff::tests::renderings::any_page();
-    let cell = |text: &str, value: f64| PageCell { text: text.into(), value: Some(value) };
-    let words = |text: &str| PageCell { text: text.into(), value: None };
+    let cell =
+        |text: &str, value: f64| PageCell { text: text.into(), value: Some(value), off: false };
+    let words = |text: &str| PageCell { text: text.into(), value: None, off: false };
     let figures =
         || [cell("120", 120.0), cell("106", 106.0), cell("-14", -14.0), cell("-11.7%", -11.7)];
     let summary = like.summary.unwrap();

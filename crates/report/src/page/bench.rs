@@ -4,23 +4,9 @@ use serde::Serialize;
 
 use super::table::{PageCell, PageColumn, PageTable};
 
-/// Of a recording of benches.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageBench {
-    /// Every arm.
-    pub rates: PageRates,
-    /// How long packets took, if that was measured.
-    pub latency: Option<PageLatency>,
-    /// What was swept, in the order in which it is shown.
-    pub charts: Vec<PageChart>,
-    /// Ledgers, drawn.
-    pub flows: Vec<PageFlow>,
-    /// The cost of a packet along each path, by unit.
-    pub costs: Vec<PageCosts>,
-}
-
 /// The rates of all arms: bars, and a table of the same.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageRates {
     /// The heading of the bars.
     pub title: String,
@@ -35,6 +21,7 @@ pub struct PageRates {
 
 /// The outcome of an arm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum PageArmState {
     /// It has a rate.
@@ -48,6 +35,7 @@ pub enum PageArmState {
 
 /// An arm of a bench, as a bar and a row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageArm {
     /// The arm's name.
     pub name: String,
@@ -69,6 +57,7 @@ pub struct PageArm {
 
 /// A footnote to the table of rates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageNote {
     /// The arms that it is about.
     pub arms: Vec<String>,
@@ -76,17 +65,9 @@ pub struct PageNote {
     pub text: String,
 }
 
-/// How long packets took.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageLatency {
-    /// Percentiles of each arm.
-    pub table: PageTable,
-    /// What these times contain besides the path's own.
-    pub note: String,
-}
-
 /// The cost of a packet along paths, in one unit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageCosts {
     /// The quantity, and where it was measured.
     pub title: String,
@@ -104,6 +85,7 @@ pub struct PageCosts {
 
 /// A part of the cost of a packet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageCostPart {
     /// As shown: a layer, or other work.
     pub name: String,
@@ -115,6 +97,7 @@ pub struct PageCostPart {
 
 /// Lines and points over two axes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageChart {
     /// The chart's heading.
     pub title: String,
@@ -131,6 +114,7 @@ pub struct PageChart {
 
 /// An axis of a chart, with its scale.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageAxis {
     /// The knob or quantity: "rate".
     pub label: String,
@@ -139,12 +123,12 @@ pub struct PageAxis {
     /// Whether it is logarithmic; then values that are not above 0 are only in the table.
     pub log: bool,
     /// The names of values that are not numbers: 0 is the first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
 
 /// How a series is drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
 pub enum PageSeriesKind {
     /// Points joined by a line, with a band of their intervals.
@@ -160,6 +144,7 @@ pub enum PageSeriesKind {
 
 /// Points that belong together. The same name has the same colour in all charts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageSeries {
     /// The name in the legend: "xdp".
     pub name: String,
@@ -171,6 +156,7 @@ pub struct PageSeries {
 
 /// A point, in the units of the axes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PagePoint {
     /// Where.
     pub x: f64,
@@ -187,6 +173,7 @@ pub struct PagePoint {
 
 /// A ledger: packets from hop to hop, and the causes of those dropped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageFlow {
     /// The heading, which names the arm.
     pub title: String,
@@ -198,6 +185,7 @@ pub struct PageFlow {
 
 /// One hop of a ledger.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageHop {
     /// "generator to tx0".
     pub name: String,

@@ -4,25 +4,9 @@ use serde::Serialize;
 
 use super::table::{PageCell, PageColumn, PageTable};
 
-/// Counts beside the times of a whole recording.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageTimed {
-    /// What the workload sent and received.
-    pub packets: Vec<PageLedger>,
-    /// Packets seen at each place.
-    pub seen: PageTable,
-    /// Packets that the kernel dropped, by its reason.
-    pub drops: PageTable,
-    /// What the probes cost; without rows for stages.
-    pub calibration: PageTable,
-    /// Missed data, and the effect on the figures.
-    pub losses: PageTable,
-    /// What could not be watched, and why.
-    pub not_measured: PageTable,
-}
-
 /// The packets that an arm's workload sent and received.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageLedger {
     /// The arm's name.
     pub arm: String,
@@ -38,6 +22,7 @@ pub struct PageLedger {
 
 /// The times of one arm and class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageTimes {
     /// Own time of all functions for each packet, as read.
     pub raw_ns: f64,
@@ -52,16 +37,12 @@ pub struct PageTimes {
     /// Of a comparison: its rows.
     pub compared: Vec<PageCompared>,
     /// Of a comparison of two instruments: the functions that both saw.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub both: Option<PageTable>,
     /// The columns of a comparison's rows.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<PageColumn>,
     /// What a stage's times are of, if not of packets.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
     /// The columns of stages.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stage_columns: Vec<PageColumn>,
     /// Notes under the tables.
     pub notes: Vec<String>,
@@ -69,6 +50,7 @@ pub struct PageTimes {
 
 /// A function that was timed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageTimedFunction {
     /// Index of the function.
     pub function: u32,
@@ -84,6 +66,7 @@ pub struct PageTimedFunction {
 
 /// A stage of a packet's path, or "total".
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageStage {
     /// The name of the stage, as in the recording.
     pub name: String,
@@ -97,6 +80,7 @@ pub struct PageStage {
 
 /// A quantity before and after: the data drawn beside its row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageCompared {
     /// "whole", "stage", "function" or "inclusive": a function with all that it calls.
     pub what: String,

@@ -2,15 +2,18 @@
 
 use netplumb_model::bench::CpuUse;
 
-use super::ArmRates;
+use super::{ArmRates, ArmRow};
 use crate::number::{printable, rate};
 use crate::page::PageArmState;
-use crate::table::{Column, Value};
+use crate::table::{Column, Table, Value, bar};
 
+/// Bars need this many columns, plus [`ROOM_FOR_VALID`] if there is a column of valid blocks.
+const ROOM_FOR_BARS: usize = 100;
+const ROOM_FOR_VALID: usize = 15;
+/// Columns of a bar.
+const BAR: usize = 20;
 /// Letters of a note.
 const TEXT_LETTERS: usize = 600;
-
-type ArmRow<'r> = &'r ArmRates<'r>;
 
 /// The arm's name, without a heading on a terminal.
 pub(super) fn name<'r>() -> [Column<'r, ArmRow<'r>>; 2] {
@@ -142,4 +145,37 @@ pub(super) fn share(of: f64) -> String {
         s if s < 0.000_1 => format!("{:.4} %", s * 100.0),
         s => format!("{:.2} %", s * 100.0),
     }
+}
+
+/// A line for each arm, those with losses and without a block that counts first.
+pub(super) fn table<'r>(arms: &[ArmRow<'r>]) -> Table<'r, ArmRow<'r>> {
+    let mut arms = arms.to_vec();
+    arms.sort_by(|a, b| a.by_trouble(b));
+    let some_invalid = arms.iter().any(|a| !a.invalid.is_empty());
+    let most = (arms.iter()).filter_map(|a| a.handled_pps()).map(|m| m.value).fold(0.0, f64::max);
+    let mut all = columns();
+    if some_invalid {
+        let valid = Column::figure("valid blocks", |arm: &ArmRow<'r>| {
+            Value::Formatted(valid_blocks(arm), None)
+        });
+        all.push(valid.people(2));
+    }
+    let room = ROOM_FOR_BARS + if some_invalid { ROOM_FOR_VALID } else { 0 };
+    let bars = Column::text("", move |arm: &ArmRow<'r>| {
+        let Some(mean) = arm.handled_pps() else {
+            return String::new();
+        };
+        let mut text = bar(mean.value * 100.0 / most.max(1.0), BAR);
+        if arm.is_generator_bound() {
+            text.push_str(" generator-bound");
+        }
+        text
+    });
+    all.push(bars.people(3).from(room));
+    Table::new(all, arms).flush()
+}
+
+fn valid_blocks(arm: &ArmRates<'_>) -> String {
+    let invalid: usize = arm.invalid.values().sum();
+    format!("{} of {}", arm.valid.len(), arm.valid.len() + invalid)
 }

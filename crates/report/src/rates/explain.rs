@@ -2,6 +2,7 @@
 //! functions that make the difference; in counted instructions, and in sampled
 //! nanoseconds.
 
+mod page;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +16,10 @@ use serde::Serialize;
 use super::{ArmRates, RATES};
 use crate::analysis::{NO_LAYER, class, classes};
 
-pub(crate) use table::heading;
-pub use table::{render, sentences};
+#[cfg(test)]
+pub(super) use page::{part, with_tables};
+use table::heading;
+pub(super) use table::{sections, sentences};
 
 /// Deviations of a normal distribution that 95 % are within.
 const NORMAL_95: f64 = 1.96;

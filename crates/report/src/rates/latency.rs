@@ -1,16 +1,19 @@
 //! Latencies of packets: percentiles, and what they include.
 
+use std::rc::Rc;
+
 use netplumb_model::span::Times;
 use netplumb_stats::histogram;
 
-use super::ArmRates;
 use super::columns::name;
+use super::{ArmRates, ArmRow, NAME_LETTERS, names};
 use crate::number::thousands;
+use crate::page::PagePart;
+use crate::section::Section;
 use crate::table::{Column, Table, Value};
 
 /// What it is.
-pub(super) const HEADING: &str =
-    "one-way latency, from when a packet was due to when it was received, ns";
+const HEADING: &str = "one-way latency, from when a packet was due to when it was received, ns";
 /// Said of an arm whose stamps nobody reads.
 pub(super) const ABSENT: &str =
     "latency not measured: no program of ours on this path sees each packet";
@@ -25,8 +28,7 @@ fn percentiles(times: &Times) -> [Option<f64>; 5] {
 }
 
 /// A line for each arm whose packets were timed.
-pub(super) fn table<'r>(arms: &[&'r ArmRates<'r>]) -> Table<'r, &'r ArmRates<'r>> {
-    type ArmRow<'r> = &'r ArmRates<'r>;
+fn table<'r>(arms: &[ArmRow<'r>]) -> Table<'r, ArmRow<'r>> {
     let mut all = Vec::from(name());
     all.push(
         Column::figure("packets", |arm: &ArmRow<'r>| {
@@ -47,17 +49,38 @@ pub(super) fn table<'r>(arms: &[&'r ArmRates<'r>]) -> Table<'r, &'r ArmRates<'r>
         .people(1)
         .page(title)
     }));
-    let arms = arms.iter().copied().filter(|arm| arm.latency().is_some());
+    let arms = arms.iter().filter(|arm| arm.latency().is_some()).cloned();
     Table::new(all, arms)
 }
 
+/// A line for each of some arms whose packets were timed, and why others' were not.
+pub(super) fn section<'r>(arms: &[ArmRow<'r>]) -> Section<'r> {
+    let timed = |arm: &&ArmRow<'r>| arm.latency().is_some();
+    let timed: Rc<[ArmRow<'r>]> = arms.iter().filter(timed).cloned().collect();
+    let without = arms.iter().filter(|arm| arm.lacks_latency());
+    let without: Vec<&str> = without.map(|arm| arm.arm.name.as_str()).collect();
+    let absent = (!without.is_empty()).then(|| format!("{}: {ABSENT}", names(&without)));
+    if timed.is_empty() {
+        return Section::words(absent.into_iter().collect()).drawn(Vec::new);
+    }
+    let rows = timed.clone();
+    Section::rows(NAME_LETTERS, move |_| table(&rows).flush())
+        .heading(HEADING)
+        .sentences(absent.into_iter().collect())
+        .place("latency", "Latency")
+        .drawn(move || {
+            let sentences = vec![explained(&timed)];
+            vec![PagePart::Table(table(&timed).page(HEADING)), PagePart::Sentences { sentences }]
+        })
+}
+
 /// What these times include besides the path's own.
-pub(super) fn explained(arms: &[&ArmRates<'_>]) -> String {
+fn explained(arms: &[ArmRow<'_>]) -> String {
     let knob = |arm: &ArmRates<'_>, key: &str| arm.arm.knobs.get(key).cloned();
     let mut sizes: Vec<String> = arms.iter().filter_map(|arm| knob(arm, "batch")).collect();
     sizes.sort();
     sizes.dedup();
-    let unpaced = |arm: &&&ArmRates<'_>| knob(arm, "rate").is_none_or(|rate| rate == "max");
+    let unpaced = |arm: &&ArmRow<'_>| knob(arm, "rate").is_none_or(|rate| rate == "max");
     let mut text = String::from(
         "The time begins when a frame was due, so a generator that falls behind shows in it.",
     );

@@ -1,4 +1,5 @@
 mod many;
+mod page;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use netplumb_stats::judge::Verdict;
 
 use crate::shape::{Shape, shape};
 
-use super::{arms, csv, json, terminal};
+use super::{arms, document};
 use crate::diff::arms::{ArmPair, Pairs};
 use crate::diff::{self, Sides};
 use crate::view::View;
@@ -148,11 +149,11 @@ fn golden(name: &str, text: &str) {
 fn outputs() {
     let recording = recording();
     assert_eq!(shape(&recording), Shape::Rates);
-    golden("wide.txt", &terminal::render(&recording, 120, false));
-    golden("narrow.txt", &terminal::render(&recording, 80, false));
-    golden("all.txt", &terminal::render(&recording, 100, true));
-    golden("blocks.csv", &csv::render(&recording));
-    golden("document.json", &json::render(&recording, None));
+    golden("wide.txt", &document(&recording, None, false).terminal(120));
+    golden("narrow.txt", &document(&recording, None, false).terminal(80));
+    golden("all.txt", &document(&recording, None, true).terminal(100));
+    golden("blocks.csv", &document(&recording, None, false).csv());
+    golden("document.json", &document(&recording, None, false).json());
 }
 
 /// Check that a block that does not add up is in no mean, and that a path's bottleneck
@@ -184,11 +185,11 @@ fn cpu_time_of_a_packet() {
     let ns = figure(&recording);
     // 1.01 CPUs at 10.2 and at 10 million a second.
     assert!((ns - 1.01 * (98.039_215_686 + 100.0) / 2.0).abs() < 1e-6, "{ns}");
-    let document: serde_json::Value =
-        serde_json::from_str(&json::render(&recording, None)).unwrap();
-    let reported = document["arms"][0]["cpu_ns_per_packet"].as_f64().unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&document(&recording, None, false).json()).unwrap();
+    let reported = json["arms"][0]["cpu_ns_per_packet"].as_f64().unwrap();
     assert!((reported - ns).abs() < 1e-6, "{reported}");
-    let text = terminal::render(&recording, 120, false);
+    let text = document(&recording, None, false).terminal(120);
     assert!(text.contains("CPU ns/packet") && text.contains("  100  "), "{text}");
     let mut strayed = recording.clone();
     let handled = strayed.quantity(&HANDLED);
@@ -214,13 +215,13 @@ fn a_limit_of_nothing_is_unknown() {
         for scalar in scalars.filter(|s| s.quantity == of_limit) {
             scalar.value = limit;
         }
-        let document: serde_json::Value =
-            serde_json::from_str(&json::render(&recording, None)).unwrap();
-        let arm = &document["arms"][0];
+        let json: serde_json::Value =
+            serde_json::from_str(&document(&recording, None, false).json()).unwrap();
+        let arm = &json["arms"][0];
         assert!(arm["generator_bound"].is_null(), "{arm:#}");
         assert!(arm["generator_ns_per_packet"].is_null(), "{arm:#}");
-        assert!(document["blocks"][0]["limit_pps"].is_null());
-        let text = terminal::render(&recording, 120, false);
+        assert!(json["blocks"][0]["limit_pps"].is_null());
+        let text = document(&recording, None, false).terminal(120);
         assert!(!text.contains("█ generator-bound"), "{text}");
         assert!(text.contains("whether these are generator-bound is unknown: xdp, tc"), "{text}");
     }
@@ -237,9 +238,9 @@ fn packets_of_no_cpu() {
             (scalar.quantity, scalar.item) = (unknown, FigureKey::ONLY);
         }
     }
-    let text = json::render(&recording, None);
-    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let block = &document["blocks"][0];
+    let text = document(&recording, None, false).json();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let block = &json["blocks"][0];
     assert_eq!(block["handled_packets"], serde_json::json!({}));
     assert_eq!(block["handled_packets_cpu_unknown"], 5_100_000);
     assert_eq!(block["handled_pps"], 10_200_000.0);
@@ -251,7 +252,7 @@ fn hostile_text() {
     let mut recording = recording();
     recording.arms[1].name = "tc\x1b[2J".into();
     recording.environment.insert("bench.setting".into(), "\x1b]0;x\x07".into());
-    let text = terminal::render(&recording, 80, true);
+    let text = document(&recording, None, true).terminal(80);
     assert!(!text.contains('\x1b') && !text.contains('\x07'), "{text:?}");
 }
 

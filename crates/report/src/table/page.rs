@@ -29,7 +29,7 @@ impl<R> Table<'_, R> {
     pub(crate) fn page_rows(&self) -> Vec<Vec<PageCell>> {
         let is_cell = |c: &Column<'_, R>| matches!(c.page, Some(Page::Cell(_)));
         let columns = self.placed(|c| is_cell(c).then_some(c.rank));
-        let cells = |row: &R| columns.iter().map(|c| cell(&(c.value)(row))).collect();
+        let cells = |row: &R| columns.iter().map(|c| cell(&(c.value)(row), (c.off)(row))).collect();
         self.rows.iter().map(cells).collect()
     }
 }
@@ -50,10 +50,11 @@ fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
     })
 }
 
-fn cell(value: &Value) -> PageCell {
+fn cell(value: &Value, off: bool) -> PageCell {
     PageCell {
         text: printable(&value.cell_text(), NAME_LETTERS),
         value: value.figure().map(shortened),
+        off,
     }
 }
 

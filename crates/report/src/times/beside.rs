@@ -7,7 +7,7 @@ use netplumb_model::recording::{Ledger, Recording};
 use netplumb_model::timing::{Calibration, DROPPED, SEEN};
 
 use crate::number::printable;
-use crate::page::{PageLedger, PageTable, PageTimed};
+use crate::page::{PageLedger, PagePart, PageSection, PageTable};
 use crate::scalars::by_label;
 use crate::table::{Column, Table, Value};
 
@@ -16,15 +16,29 @@ const NAME_LETTERS: usize = 500;
 const CLASS_LETTERS: usize = 40;
 
 /// All of it.
-pub(super) fn timed(recording: &Recording) -> PageTimed {
-    PageTimed {
-        packets: ledgers(recording),
-        seen: seen(counts(recording, &SEEN)),
-        drops: drops(counts(recording, &DROPPED)),
-        calibration: calibration(recording),
-        losses: losses(recording),
-        not_measured: not_measured(recording),
-    }
+pub(super) fn sections(recording: &Recording) -> impl Iterator<Item = PageSection> {
+    let some = |table: PageTable| (!table.rows.is_empty()).then_some(PagePart::Table(table));
+    let or = |table: PageTable, sentence: &str| {
+        some(table).unwrap_or(PagePart::Sentences { sentences: vec![sentence.into()] })
+    };
+    let ledgers = ledgers(recording);
+    let seen = some(seen(counts(recording, &SEEN)));
+    let dropped = counts(recording, &DROPPED);
+    let counted = !ledgers.is_empty() || seen.is_some() || !dropped.is_empty();
+    let packets = counted.then(|| {
+        let ledgers = (!ledgers.is_empty()).then_some(PagePart::Ledgers { ledgers });
+        let drops = or(drops(dropped), "The kernel dropped no packet that was seen.");
+        ledgers.into_iter().chain(seen).chain([drops]).collect()
+    });
+    let packets = PageSection::new("ledger", "Ledger", packets.unwrap_or_default());
+    let lost = or(losses(recording), "Nothing was missed: no call, no packet, no full map.");
+    let calibration = some(calibration(recording)).into_iter();
+    let parts = calibration.chain([lost]).chain(some(not_measured(recording)));
+    let title = match recording.calibration.is_empty() {
+        true => "Losses",
+        false => "Probes and losses",
+    };
+    packets.into_iter().chain(PageSection::new("probes", title, parts.collect()))
 }
 
 /// A name and a count.

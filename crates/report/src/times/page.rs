@@ -8,16 +8,17 @@ use netplumb_model::recording::{Recording, env};
 use netplumb_model::span::StageKind;
 
 use super::analysis::{Per, Stage, TimedClass, TimedFunction};
-use super::beside::timed;
 use super::number::share;
 use super::terminal::{bottleneck, nothing, shown};
 use super::trust::footer;
-use super::{as_costs, between, ns, table};
+use super::{as_costs, beside, between, ns, table};
 use crate::analysis;
 use crate::diff;
 use crate::html::{functions, report_page, titled};
 use crate::number::{counted, printable, thousands};
-use crate::page::{Page, PageCell, PageClass, PageStage, PageTimedFunction, PageTimes};
+use crate::page::{
+    Page, PageCell, PageClass, PagePart, PageSection, PageStage, PageTimedFunction, PageTimes,
+};
 use crate::summary::sent;
 use crate::together::CrossQuantity;
 use crate::trust::is_of_commands;
@@ -102,9 +103,12 @@ pub fn page(
         ));
     }
     page.summary = table::classes_page(&classes_shown);
-    page.heat = between::heat(recording);
-    page.events = (classes_shown.iter()).filter_map(|class| table::groups_page(class)).collect();
-    page.timed = Some(timed(recording));
+    let heat = between::heat(recording).map(PagePart::Heat);
+    let heat = PageSection::new("heat", "Over time", heat.into_iter().collect());
+    let groups = classes_shown.iter().filter_map(|class| table::groups_page(class));
+    let groups = groups.map(PagePart::Table).collect();
+    let groups = PageSection::new("groups", "Broken down", groups);
+    page.sections = heat.into_iter().chain(groups).chain(beside::sections(recording)).collect();
     page
 }
 

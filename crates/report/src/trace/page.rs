@@ -16,6 +16,7 @@ const MOST_LINES: usize = 40_000;
 
 /// Traced calls of a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageTraced {
     /// The calls in sentences.
     pub sentences: Vec<String>,
@@ -27,6 +28,7 @@ pub struct PageTraced {
 
 /// A call: lines in columns of equal length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PageCall {
     /// Its number, from 1.
     pub number: u64,

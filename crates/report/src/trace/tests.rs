@@ -196,7 +196,7 @@ fn on_the_page() {
     let views = classes(&recording);
     let together = CrossQuantity::from_recording(&recording, Some(&experiment), &[], &[]);
     let page = html::report_page(&recording, &views, Some(&experiment), &together);
-    let text = serde_json::to_string_pretty(&page.traced).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(&page.sections).unwrap() + "\n";
     golden("page.json", &text);
     assert!(!html::render(&page).contains("<img src=x>"));
 }

@@ -1,15 +1,17 @@
-//! What a packet costs, for a terminal.
+//! What a packet costs along paths beside each other.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::PERIOD;
 
-use super::{Difference, Explained, Unit, Wall, differences, explained};
+use super::page::costs;
+use super::{Difference, Explained, Unit, Wall, differences};
 use crate::number::{printable, thousands};
 use crate::scalars::of_run;
-use crate::table::{Column, Room, Table, Value};
-use crate::text::continued;
+use crate::section::Section;
+use crate::table::{Column, Table, Value};
 
 /// The most paths beside each other in a table.
 const BESIDE: usize = 7;
@@ -19,6 +21,9 @@ const OTHERS: usize = 5;
 const MOST_NAMED: usize = 8;
 /// Names of arms and functions are cut to this.
 const NAME_LIMIT: usize = 60;
+
+/// The name of a row, and its figure for each path.
+type PathsRow = (String, Vec<Option<f64>>);
 
 /// A figure of each packet, with thousands, and a decimal where it is small.
 fn figure(value: f64) -> String {
@@ -38,70 +43,77 @@ fn signed(value: f64) -> String {
     }
 }
 
-/// Counted and sampled costs for a terminal, of the first paths or of all; empty without
-/// any.
-pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
-    let paths = explained(recording);
+/// Counted and sampled costs, of the first paths or of all.
+pub(in crate::rates) fn sections<'r>(
+    recording: &'r Recording,
+    paths: &[Rc<Explained>],
+    all: bool,
+) -> Vec<Section<'r>> {
     [Unit::Instructions, Unit::Nanoseconds]
         .into_iter()
-        .map(|unit| {
-            let paths: Vec<&Explained> = paths.iter().filter(|p| p.unit == unit).collect();
-            of_unit(recording, unit, &paths, columns, all)
+        .flat_map(|unit| {
+            let of_unit = paths.iter().filter(|path| path.unit == unit).cloned();
+            sections_of(recording, unit, of_unit.collect(), all)
         })
         .collect()
 }
 
-/// The paths of one unit.
-fn of_unit(
-    recording: &Recording,
+/// The paths of one unit: tables of some of them beside each other.
+fn sections_of<'r>(
+    recording: &'r Recording,
     unit: Unit,
-    paths: &[&Explained],
-    columns: usize,
+    paths: Vec<Rc<Explained>>,
     all: bool,
-) -> String {
+) -> Vec<Section<'r>> {
     if paths.is_empty() {
-        return String::new();
+        return Vec::new();
     }
-    let (shown, absent): (Vec<&Explained>, Vec<&Explained>) =
-        paths.iter().partition(|p| p.packets > 0);
-    let (shown, more) = match all {
-        true => (&shown[..], 0),
-        false => {
-            let some = BESIDE.min(shown.len());
-            (&shown[..some], shown.len() - some)
-        }
-    };
-    let mut out = String::from("\n");
-    let mut line = |text: &str, indent: usize| {
-        out.push_str(&continued(text, indent, columns));
-        out.push('\n');
-    };
-    line(&heading(recording, unit), 2);
-    for some in shown.chunks(BESIDE) {
-        out.push_str(&by_layer(some, unit, columns));
+    let (measured, absent): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| path.packets > 0);
+    let some = if all { measured.len() } else { BESIDE.min(measured.len()) };
+    let shown = &measured[..some];
+    let mut sections: Vec<Section<'r>> = (shown.chunks(BESIDE))
+        .map(|some| {
+            let some = some.to_vec();
+            Section::rows(NAME_LIMIT, move |_| by_layer(&some, unit)).drawn(Vec::new)
+        })
+        .collect();
+    let sentences = below(shown, &absent, measured.len() - some, unit);
+    if sections.is_empty() {
+        sections.push(Section::words(Vec::new()));
     }
-    let mut line = |text: String| {
-        out.push_str(&continued(&text, 4, columns));
-        out.push('\n');
-    };
-    let explained: Vec<Explained> = shown.iter().map(|p| (*p).clone()).collect();
-    for sentence in sentences_of(&explained) {
-        line(format!("  {sentence}"));
-    }
+    let last = sections.pop().map(|last| last.sentences(sentences));
+    sections.extend(last);
+    let mut sections = sections.into_iter();
+    let first = sections.next().map(|first| {
+        let first = first.heading(heading(recording, unit)).place("why", "Why");
+        first.drawn(move || costs(recording, unit, &measured).into_iter().collect())
+    });
+    first.into_iter().chain(sections).collect()
+}
+
+/// What is to be read with the table of some paths.
+fn below(
+    shown: &[Rc<Explained>],
+    absent: &[Rc<Explained>],
+    more: usize,
+    unit: Unit,
+) -> Vec<String> {
+    let explained: Vec<Explained> = shown.iter().map(|path| (**path).clone()).collect();
+    let mut out = sentences(&explained);
     if more > 0 {
         let s = if more == 1 { "" } else { "s" };
-        line(format!("  {more} more path{s}: --all shows them"));
+        out.push(format!("{more} more path{s}: --all shows them"));
     }
     if let Some(wall) = shown.iter().find_map(|p| p.wall) {
-        line(format!(
-            "  CPU time adds up over CPUs; wall time is one by the rate. CPU time and idle time \
+        out.push(format!(
+            "CPU time adds up over CPUs; wall time is one by the rate. CPU time and idle time \
              make {} CPUs x wall time.",
             wall.cpus
         ));
     }
     for path in shown.iter().filter(|p| p.handled < p.packets) {
-        line(format!(
-            "  {}: {} of {} packets were handled: what the others cost is in the mean",
+        out.push(format!(
+            "{}: {} of {} packets were handled: what the others cost is in the mean",
             printable(&path.path, NAME_LIMIT),
             thousands(path.handled),
             thousands(path.packets)
@@ -114,17 +126,14 @@ fn of_unit(
     for path in absent {
         let why = path.failed.clone();
         let why = why.unwrap_or_else(|| format!("it was not {verb}"));
-        line(format!(
-            "  {}: not {verb}: {}",
-            printable(&path.path, NAME_LIMIT),
-            printable(&why, 300)
-        ));
+        let name = printable(&path.path, NAME_LIMIT);
+        out.push(format!("{name}: not {verb}: {}", printable(&why, 300)));
     }
     out
 }
 
 /// The meaning of a unit's figures, and their source.
-pub(crate) fn heading(recording: &Recording, unit: Unit) -> String {
+pub(super) fn heading(recording: &Recording, unit: Unit) -> String {
     let fact = |key: &str| {
         let value = recording.environment.get(key);
         value.map_or_else(|| "?".to_string(), |value| printable(value, 80))
@@ -146,11 +155,7 @@ pub(crate) fn heading(recording: &Recording, unit: Unit) -> String {
 }
 
 /// How each path differs from the cheapest one, in a sentence each.
-pub fn sentences(recording: &Recording) -> Vec<String> {
-    sentences_of(&explained(recording))
-}
-
-fn sentences_of(paths: &[Explained]) -> Vec<String> {
+pub(in crate::rates) fn sentences(paths: &[Explained]) -> Vec<String> {
     differences(paths).into_iter().map(sentence).collect()
 }
 
@@ -184,15 +189,13 @@ fn sentence(difference: Difference) -> String {
     )
 }
 
-fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
+fn by_layer<'t>(paths: &[Rc<Explained>], unit: Unit) -> Table<'t, PathsRow> {
     let mut layers: BTreeMap<&str, f64> = BTreeMap::new();
     for (layer, own) in paths.iter().flat_map(|p| &p.layers) {
         *layers.entry(layer).or_default() += own;
     }
     let mut layers: Vec<(&str, f64)> = layers.into_iter().collect();
     layers.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    /// The name of a row, and its figure for each path.
-    type PathsRow = (String, Vec<Option<f64>>);
     let mut all =
         vec![Column::text("", |(name, _): &PathsRow| name.clone()).letters(NAME_LIMIT).people(0)];
     all.extend(paths.iter().enumerate().map(|(n, path)| {
@@ -248,12 +251,11 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
         row("CPU ns/packet in the table above", &|p| p.ns);
         row("  of the generator alone", &|p| p.generator_ns);
     }
-    let table = Table::new(all, rows).flush();
-    table.terminal(Room::new(columns, NAME_LIMIT))
+    Table::new(all, rows).flush()
 }
 
 /// What ran beside the packets, the most of it by name.
-fn most_of_others<'a>(paths: &[&'a Explained]) -> Vec<&'a str> {
+fn most_of_others(paths: &[Rc<Explained>]) -> Vec<&str> {
     let mut most: BTreeMap<&str, f64> = BTreeMap::new();
     for other in paths.iter().flat_map(|p| &p.others) {
         let own = most.entry(&other.name).or_default();

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use netplumb_model::bench::{BlockRates, CpuUse, Other};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
@@ -90,6 +91,12 @@ fn recording() -> Recording {
     recording
 }
 
+/// The sections of a recording, on a terminal.
+fn printed(recording: &Recording) -> String {
+    let paths: Vec<_> = explained(recording).into_iter().map(Rc::new).collect();
+    sections(recording, &paths, false).iter().map(|section| section.terminal(110)).collect()
+}
+
 /// Check that the path's work is kept apart from the generator's and from unattributed work, and
 /// that programs have the names of their sources.
 #[test]
@@ -155,7 +162,7 @@ fn where_the_nanoseconds_went() {
     let poll = &all[0].functions[0];
     assert_eq!((poll.own, poll.calls), (50.0, 1e-4));
     assert!((poll.uncertainty - 1.96 * 50.0 / 200_f64.sqrt()).abs() < 1e-9);
-    let text = render(&recording, 110, false);
+    let text = printed(&recording);
     for words in [
         "by samples of what they did every 500 us",
         "(Linux 6.18.0)",
@@ -168,9 +175,9 @@ fn where_the_nanoseconds_went() {
     for cost in recording.costs.iter_mut().filter(|c| c.node == DROP) {
         (cost.calls, cost.own) = (1, period_ns);
     }
-    let text = render(&recording, 110, false);
+    let text = printed(&recording);
     assert!(text.contains("1 other functions -0.5"), "{text}");
-    let csv = rates::csv::render(&recording);
+    let csv = rates::document(&recording, None, false).csv();
     assert!(csv.contains(",60.000\n") || csv.contains(",50.500\n"), "{csv}");
 }
 
@@ -245,7 +252,7 @@ fn the_parts_add_up() {
     let wall = xdp.wall.unwrap();
     assert_eq!((wall.ns, wall.cpus, wall.idle, wall.busy), (1_000.0, 2, 250.0, 1_750.0));
     assert_eq!(xdp.total + wall.idle, wall.all());
-    let text = render(&recording, 110, false);
+    let text = printed(&recording);
     let row = |name: &str| -> f64 {
         let line = text.lines().map(str::trim).find_map(|l| l.strip_prefix(name));
         let figure = line.unwrap_or_else(|| panic!("no `{name}` in:\n{text}"));
@@ -265,8 +272,8 @@ fn the_parts_add_up() {
 fn apart_from_rates() {
     let recording = recording();
     assert!(rates::arms(&recording).is_empty());
-    assert_eq!(rates::blocks(&recording).count(), 0);
-    let text = render(&recording, 110, false);
+    assert_eq!(rates::blocks_of(&recording).count(), 0);
+    let text = printed(&recording);
     for words in [
         "Linux 6.1.0, mitigations off",
         "nft-raw against xdp: +203 instructions a packet: nft_do_chain +200, veth_poll +5.0",
@@ -274,7 +281,7 @@ fn apart_from_rates() {
     ] {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
-    assert_eq!(render(&Recording::default(), 110, false), "");
-    let csv = rates::csv::render(&recording);
+    assert_eq!(printed(&Recording::default()), "");
+    let csv = rates::document(&recording, None, false).csv();
     assert_eq!(csv.lines().count(), 5, "{csv}");
 }

@@ -62,7 +62,7 @@ fn recording_of_many() -> Recording {
 #[test]
 fn many_arms_are_a_summary() {
     let recording = recording_of_many();
-    let text = terminal::render(&recording, 100, false);
+    let text = document(&recording, None, false).terminal(100);
     // A line for each of 25 arms, and some for those that lost or are invalid.
     let lines = text.lines().count();
     assert!(lines < 65, "{lines} lines:\n{text}");
@@ -82,7 +82,7 @@ fn many_arms_are_a_summary() {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
     assert!(!text.contains("packets by receive queue"), "{text}");
-    let all = terminal::render(&recording, 100, true);
+    let all = document(&recording, None, true).terminal(100);
     for words in [
         "xdp size=72: 1 block invalid: tx0 to the path: 12 of 2000000 went missing",
         "xdp size=80: 120 of 24,000,960 lost, tx0 to the path: cause 7",
@@ -98,11 +98,11 @@ fn many_arms_are_a_summary() {
 #[test]
 fn nothing_is_left_out_for_programs() {
     let recording = recording_of_many();
-    let csv = csv::render(&recording);
+    let csv = document(&recording, None, false).csv();
     assert_eq!(csv.lines().count(), 1 + 25 * 12);
-    let document: serde_json::Value =
-        serde_json::from_str(&json::render(&recording, None)).unwrap();
-    assert_eq!(document["arms"].as_array().unwrap().len(), ARMS);
-    let reasons = document["arms"][12]["invalid_blocks"].as_object().unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&document(&recording, None, false).json()).unwrap();
+    assert_eq!(json["arms"].as_array().unwrap().len(), ARMS);
+    let reasons = json["arms"][12]["invalid_blocks"].as_object().unwrap();
     assert_eq!(reasons.len(), 12);
 }

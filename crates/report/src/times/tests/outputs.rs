@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::recording::{BLOCKS, PACKETS, between, functions, stages};
 use super::{check, slow_queue, view};
 use crate::analysis;
-use crate::page::{PageCell, PageColumn, PageStage};
+use crate::page::{PageCell, PageColumn, PagePart, PageStage};
 use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page};
 use crate::together::CrossQuantity;
 use crate::trace::perfetto as trace;
@@ -226,13 +226,16 @@ fn page_over_time() {
     let recording = between();
     let page = page::page(&recording, &classes(&recording), None);
     check("../page-between.json", &super::lines(&page));
-    let heat = page.heat.unwrap();
+    let (heat, devices) = match &page.sections[..] {
+        [heat, devices, ..] => match (&heat.parts[..], &devices.parts[..]) {
+            ([PagePart::Heat(heat)], [PagePart::Table(devices)]) => (heat, devices),
+            _ => panic!("{:?}", page.sections),
+        },
+        _ => panic!("{:?}", page.sections),
+    };
     let cells: u64 = heat.cells.iter().map(|cell| cell.count).sum();
     let slices = recording.slices.iter().flat_map(|slice| &slice.buckets);
     assert_eq!(cells, slices.map(|bucket| bucket.1).sum::<u64>());
-    let [devices] = &page.events[..] else {
-        panic!("{:?}", page.events);
-    };
     assert_eq!(devices.rows.len(), 2);
     assert_eq!(page.classes.len(), 1);
     assert!(page.warnings.is_empty(), "{:?}", page.warnings);
@@ -330,5 +333,5 @@ fn a_page_per_second() {
     let page = page::page(&recording, &all, None);
     assert_eq!(page.classes[0].per, "second");
     assert_eq!(page.classes[0].count, Some(0.5));
-    assert!(page.timed.unwrap().packets.is_empty());
+    assert!(!page.parts().any(|part| matches!(part, PagePart::Ledgers { .. })));
 }

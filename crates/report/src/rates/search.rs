@@ -4,9 +4,10 @@ use netplumb_model::bench::quantities as q;
 use netplumb_model::quantity::{Declared, Subject};
 use netplumb_model::recording::Recording;
 
+use super::ArmRow;
 use crate::number::rate;
-use crate::rates::ArmRates;
-use crate::table::{Column, Room, Table, Value};
+use crate::section::Section;
+use crate::table::{Column, Table, Value};
 
 /// Letters of a name, or of a reason.
 const NAME_LETTERS: usize = 80;
@@ -29,45 +30,46 @@ pub struct Goal<'r> {
 }
 
 /// The results of searches, by arm and goal.
-pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
-    if arms.iter().all(|arm| arm.goals.is_empty()) {
-        return String::new();
-    }
-    type GoalRow<'r> = (&'r str, &'r Goal<'r>);
+pub(super) fn section<'r>(arms: &[ArmRow<'r>]) -> Section<'r> {
+    type GoalRow<'r> = (String, Goal<'r>);
     fn pps<'r>(title: &'static str, of: fn(&Goal<'r>) -> Option<f64>) -> Column<'r, GoalRow<'r>> {
         Column::figure(title, move |(_, goal): &GoalRow<'r>| {
             of(goal).map_or(Value::Missing, |pps| Value::Formatted(rate(pps), Some(pps)))
         })
         .people(1)
     }
-    let all = vec![
-        Column::text("", |(arm, _): &GoalRow<'_>| (*arm).into()).letters(NAME_LETTERS).people(0),
-        Column::figure("loses at most", |(_, goal): &GoalRow<'_>| {
-            Value::Formatted(format!("{} %", goal.loss_ratio * 100.0), None)
-        })
-        .people(1),
-        pps("packets/s", |goal| goal.throughput_pps),
-        pps("carried up to", |goal| goal.lower_pps),
-        pps("not from", |goal| goal.upper_pps),
-        Column::figure("trials", |(_, goal): &GoalRow<'_>| {
-            Value::Formatted(goal.trials.to_string(), None)
-        })
-        .people(1),
-        Column::text("", |(_, goal): &GoalRow<'_>| goal.irregular.unwrap_or_default().into())
-            .letters(NAME_LETTERS)
+    let columns = || {
+        vec![
+            Column::text("", |(arm, _): &GoalRow<'r>| arm.clone()).letters(NAME_LETTERS).people(0),
+            Column::figure("loses at most", |(_, goal): &GoalRow<'r>| {
+                Value::Formatted(format!("{} %", goal.loss_ratio * 100.0), None)
+            })
             .people(1),
-    ];
-    let rows =
-        arms.iter().flat_map(|arm| arm.goals.iter().map(|goal| (arm.arm.name.as_str(), goal)));
-    let table = Table::new(all, rows).flush();
-    format!(
-        "\nthe largest load that is carried (RFC 9971)\n{}",
-        table.terminal(Room::new(columns, NAME_LETTERS))
-    )
+            pps("packets/s", |goal| goal.throughput_pps),
+            pps("carried up to", |goal| goal.lower_pps),
+            pps("not from", |goal| goal.upper_pps),
+            Column::figure("trials", |(_, goal): &GoalRow<'r>| {
+                Value::Formatted(goal.trials.to_string(), None)
+            })
+            .people(1),
+            Column::text("", |(_, goal): &GoalRow<'r>| goal.irregular.unwrap_or_default().into())
+                .letters(NAME_LETTERS)
+                .people(1),
+        ]
+    };
+    let goals = arms.iter().flat_map(|arm| {
+        let name = &arm.arm.name;
+        arm.goals.iter().map(move |goal| (name.clone(), goal.clone()))
+    });
+    let goals: Vec<GoalRow<'r>> = goals.collect();
+    Section::rows(NAME_LETTERS, move |_| Table::new(columns(), goals.clone()).flush())
+        .heading("the largest load that is carried (RFC 9971)")
+        // They are among the page's rates.
+        .drawn(Vec::new)
 }
 
 /// The results of a search for an arm, by goal.
-pub(in crate::rates) fn goals(recording: &Recording, arm: u32) -> Vec<Goal<'_>> {
+pub(super) fn goals(recording: &Recording, arm: u32) -> Vec<Goal<'_>> {
     let of_arm = |quantity: &Declared, goal: u32| {
         let mut all = recording.scalars_of(quantity);
         let found = all.find(|s| s.of == Subject::Arm(arm) && s.item.number == Some(goal));

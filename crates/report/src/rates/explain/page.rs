@@ -1,29 +1,28 @@
 //! The cost of a packet along each path, on the page.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use netplumb_model::recording::Recording;
 
-use super::{NAME_LETTERS, TEXT_LETTERS};
+use super::{Explained, Unit, heading};
 use crate::number::printable;
-use crate::page::{PageCostPart, PageCosts, PageTable};
-use crate::rates::explain::{Explained, Unit, explained, heading};
+use crate::page::{PageCostPart, PageCosts, PagePart, PageTable};
 use crate::table::{Column, Table, Value};
 
+const NAME_LETTERS: usize = 80;
+const TEXT_LETTERS: usize = 600;
 /// The most functions on the page; cheap ones on every path are left out.
 const MOST_FUNCTIONS: usize = 300;
 
-/// Costs in instructions and in nanoseconds, as far as there are any.
-pub(super) fn costs(recording: &Recording) -> Vec<PageCosts> {
-    let all = explained(recording);
-    [Unit::Instructions, Unit::Nanoseconds]
-        .into_iter()
-        .filter_map(|unit| {
-            let paths = all.iter().filter(|p| p.unit == unit && p.packets > 0);
-            let paths: Vec<&Explained> = paths.collect();
-            (!paths.is_empty()).then(|| of_unit(recording, unit, &paths))
-        })
-        .collect()
+/// The costs of paths that were measured in one unit; none without any.
+pub(super) fn costs(
+    recording: &Recording,
+    unit: Unit,
+    paths: &[Rc<Explained>],
+) -> Option<PagePart> {
+    let paths: Vec<&Explained> = paths.iter().map(|path| &**path).collect();
+    (!paths.is_empty()).then(|| PagePart::Costs(of_unit(recording, unit, &paths)))
 }
 
 fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained]) -> PageCosts {
@@ -66,7 +65,7 @@ fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained]) -> PageCosts
 }
 
 /// With tables of the same.
-pub(super) fn with_tables(
+pub(in crate::rates) fn with_tables(
     title: String,
     unit: &str,
     paths: Vec<String>,
@@ -83,7 +82,7 @@ pub(super) fn with_tables(
     }
 }
 
-pub(super) fn part(name: &str, layer: &str, each: Vec<f64>) -> PageCostPart {
+pub(in crate::rates) fn part(name: &str, layer: &str, each: Vec<f64>) -> PageCostPart {
     PageCostPart {
         name: printable(name, NAME_LETTERS),
         layer: printable(layer, NAME_LETTERS),

@@ -1,24 +1,27 @@
 //! Every arm of a bench on the page: its bar, its line of the table, its footnotes.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use netplumb_model::bench::CpuUse;
 
-use super::{NAME_LETTERS, TEXT_LETTERS};
+use super::columns::{columns, mark, some_lost, state};
+use super::{ArmRates, ArmRow, bound_share, latency};
 use crate::number::{printable, thousands};
-use crate::page::{PageArm, PageArmState, PageCell, PageLatency, PageNote, PageRates};
-use crate::rates::columns::{columns, mark, some_lost, state};
-use crate::rates::{ArmRates, bound_share, latency};
+use crate::page::{PageArm, PageArmState, PageCell, PageNote, PageRates};
 use crate::table::Table;
 
+const NAME_LETTERS: usize = 80;
+const TEXT_LETTERS: usize = 600;
+
 /// The rates of some arms, and the results of searches for others.
-pub(super) fn rates(arms: &[ArmRates<'_>], searched: &[ArmRates<'_>]) -> PageRates {
+pub(super) fn rates(arms: &[ArmRow<'_>], searched: &[ArmRow<'_>]) -> PageRates {
     let mut rows: Vec<PageArm> = arms.iter().map(of_arm).collect();
-    rows.extend(searched.iter().flat_map(found));
+    rows.extend(searched.iter().flat_map(|arm| found(arm)));
     rows.sort_by(first);
     let mut notes = Notes::default();
     for arm in arms.iter().chain(searched) {
-        notes.add_arm(arm, searched.iter().any(|s| std::ptr::eq(s, arm)));
+        notes.add_arm(arm, searched.iter().any(|s| Rc::ptr_eq(s, arm)));
     }
     PageRates {
         title: match searched.is_empty() || !arms.is_empty() {
@@ -45,7 +48,7 @@ fn first(a: &PageArm, b: &PageArm) -> Ordering {
         .then_with(|| pps(b).total_cmp(&pps(a)))
 }
 
-fn of_arm(arm: &ArmRates<'_>) -> PageArm {
+fn of_arm(arm: &ArmRow<'_>) -> PageArm {
     let mean = arm.handled_pps();
     PageArm {
         name: printable(&arm.arm.name, NAME_LETTERS),
@@ -55,7 +58,7 @@ fn of_arm(arm: &ArmRates<'_>) -> PageArm {
         high: mean.and_then(|m| m.high),
         lost: some_lost(arm),
         mark: mark(arm),
-        cells: Table::new(columns(), [arm]).page_rows().pop().unwrap_or_default(),
+        cells: Table::new(columns(), [arm.clone()]).page_rows().pop().unwrap_or_default(),
     }
 }
 
@@ -70,7 +73,7 @@ fn found(arm: &ArmRates<'_>) -> Vec<PageArm> {
                 mark.push_str(&format!(": {}", printable(why, NAME_LETTERS)));
             }
             let rate = |pps: Option<f64>| pps.map_or("-".into(), crate::number::rate);
-            let cell = |text: String, value: Option<f64>| PageCell { text, value };
+            let cell = |text: String, value: Option<f64>| PageCell { text, value, off: false };
             let (low, high) = (goal.lower_pps, goal.upper_pps);
             let name = printable(&format!("{}, {lost} % lost", arm.arm.name), NAME_LETTERS);
             PageArm {
@@ -168,13 +171,4 @@ impl Notes {
             self.add(arm, latency::ABSENT.into());
         }
     }
-}
-
-/// Latencies, for arms that have them.
-pub(super) fn latencies(arms: &[ArmRates<'_>]) -> Option<PageLatency> {
-    let arms: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.latency().is_some()).collect();
-    (!arms.is_empty()).then(|| PageLatency {
-        table: latency::table(&arms).page(latency::HEADING),
-        note: latency::explained(&arms),
-    })
 }

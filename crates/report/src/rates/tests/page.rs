@@ -1,16 +1,54 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use netplumb_model::bench::Hop;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_testkit::golden;
 
-use super::costs::{part, with_tables};
-use super::*;
+use super::{block, document, recording};
+use crate::chart::{axis, chart, ideal, log_axis, point, published, series};
+use crate::footer::Note;
 use crate::html::render;
-use crate::page::{PageArm, PageArmState, PageCell, PageColumn, PageLatency, PageNote, PageRates};
-use crate::rates::tests::{block, recording};
+use crate::page::{
+    Fact, Page, PageArm, PageArmState, PageCell, PageChart, PageColumn, PageFlow, PageNote,
+    PagePart, PageRates, PageSection, PageSeriesKind, SCHEMA,
+};
+use crate::rates::explain::{part, with_tables};
+use crate::rates::flows::flow;
 use crate::table::{Column, Table, Value};
+
+/// What a page has of a bench.
+struct Parts<'p> {
+    rates: &'p PageRates,
+    charts: &'p [PageChart],
+    latency: &'p [PagePart],
+    flows: &'p [PageFlow],
+}
+
+impl Parts<'_> {
+    fn from_page(page: &Page) -> Parts<'_> {
+        let rates = page.parts().find_map(|part| match part {
+            PagePart::Rates(rates) => Some(rates),
+            _ => None,
+        });
+        let charts = page.parts().find_map(|part| match part {
+            PagePart::Charts { charts } => Some(&charts[..]),
+            _ => None,
+        });
+        let flows = page.parts().find_map(|part| match part {
+            PagePart::Flows { flows } => Some(&flows[..]),
+            _ => None,
+        });
+        let latency = page.sections.iter().find(|section| section.id == "latency");
+        Parts {
+            rates: rates.unwrap(),
+            charts: charts.unwrap_or_default(),
+            latency: latency.map_or(&[], |section| &section.parts),
+            flows: flows.unwrap_or_default(),
+        }
+    }
+}
 
 /// A page with every part: rates by cores with published ones, CPU use by load on a
 /// logarithmic scale, a ledger that adds up and one that does not.
@@ -79,58 +117,55 @@ fn sample() -> Page {
         ]),
     };
     let lost = Hop { left: 9_000_000, ..last.clone() };
-    page(
-        Around {
-            title: "How fast packets are dropped".into(),
-            question: "Is XDP ahead of the kernel's other ways to drop?".into(),
-            headline: vec!["xdp drops 3.6 times as many as nft-raw.".into()],
-            trust: vec![Note::new(
-                "CPUs",
-                "by idle time and by tracepoints, no more than 0.4 points apart",
-            )],
-            facts: vec![Fact {
-                key: "cpu.accounting".into(),
-                value: "by ticks".into(),
-                before: None,
-            }],
-            ..Around::default()
-        },
-        PageBench {
-            rates: sample_rates(),
-            latency: Some(sample_latency()),
-            charts: vec![drop, cpu, sizes],
-            flows: vec![
-                flow("nft-raw, 1 core, block 3", "", &[whole.clone(), last]),
-                flow(
-                    "nft-raw, 1 core, block 4",
-                    "2,000,000 packets went missing on the way from rx0",
-                    &[whole, lost],
-                ),
-            ],
-            costs: vec![with_tables(
-                "why: kernel instructions of each packet".into(),
-                "instructions",
-                vec!["xdp".into(), "nft-raw".into()],
-                [
-                    ("driver", "driver", [131.0, 105.0]),
-                    ("netfilter", "netfilter", [0.0, 526.5]),
-                    ("bpf", "bpf", [124.0, 102.0]),
-                    ("generator", "", [478.0, 1_092.0]),
-                ]
-                .map(|(name, layer, each)| part(name, layer, each.into()))
-                .into(),
-                &[
-                    ("nft_do_chain", "netfilter", [0.0, 372.0]),
-                    ("veth_poll", "driver", [100.0, 95.0]),
-                ]
-                .map(|(name, layer, each)| part(name, layer, each.into())),
-            )],
-        },
-    )
+    let costs = with_tables(
+        "why: kernel instructions of each packet".into(),
+        "instructions",
+        vec!["xdp".into(), "nft-raw".into()],
+        [
+            ("driver", "driver", [131.0, 105.0]),
+            ("netfilter", "netfilter", [0.0, 526.5]),
+            ("bpf", "bpf", [124.0, 102.0]),
+            ("generator", "", [478.0, 1_092.0]),
+        ]
+        .map(|(name, layer, each)| part(name, layer, each.into()))
+        .into(),
+        &[("nft_do_chain", "netfilter", [0.0, 372.0]), ("veth_poll", "driver", [100.0, 95.0])]
+            .map(|(name, layer, each)| part(name, layer, each.into())),
+    );
+    let flows = vec![
+        flow("nft-raw, 1 core, block 3", "", &[whole.clone(), last]),
+        flow(
+            "nft-raw, 1 core, block 4",
+            "2,000,000 packets went missing on the way from rx0",
+            &[whole, lost],
+        ),
+    ];
+    let charts = PagePart::Charts { charts: vec![drop, cpu, sizes] };
+    let sections = [
+        ("rates", "Rates", vec![PagePart::Rates(sample_rates()), charts]),
+        ("latency", "Latency", sample_latency()),
+        ("why", "Why", vec![PagePart::Costs(costs)]),
+        ("flows", "Where packets went", vec![PagePart::Flows { flows }]),
+    ];
+    let section = |(id, title, parts)| PageSection::new(id, title, parts);
+    Page {
+        schema: SCHEMA,
+        title: "How fast packets are dropped".into(),
+        question: "Is XDP ahead of the kernel's other ways to drop?".into(),
+        headline: vec!["xdp drops 3.6 times as many as nft-raw.".into()],
+        trust: vec![Note::new(
+            "CPUs",
+            "by idle time and by tracepoints, no more than 0.4 points apart",
+        )],
+        facts: vec![Fact { key: "cpu.accounting".into(), value: "by ticks".into(), before: None }],
+        unit: "packets/s".into(),
+        sections: sections.into_iter().filter_map(section).collect(),
+        ..Page::default()
+    }
 }
 
 /// Latencies, one of them unknown.
-fn sample_latency() -> PageLatency {
+fn sample_latency() -> Vec<PagePart> {
     type ArmFigures = (&'static str, u64, [Option<f64>; 3]);
     let mut columns = vec![
         Column::code("arm", |r: &ArmFigures| Value::Name(r.0.into(), None)).page("arm"),
@@ -144,16 +179,17 @@ fn sample_latency() -> PageLatency {
         ("xdp", 4_000, [1_850.0, 3_900.0, 61_000.0].map(Some)),
         ("nft-raw", 4_000, [Some(9_200.0), None, Some(140_000.0)]),
     ];
-    PageLatency {
-        table: Table::new(columns, rows)
-            .page("one-way latency, from when a packet was due to when it was received, ns"),
-        note: "A frame waits until its batch is full.".into(),
-    }
+    let caption = "one-way latency, from when a packet was due to when it was received, ns";
+    let sentences = vec!["A frame waits until its batch is full.".into()];
+    vec![
+        PagePart::Table(Table::new(columns, rows).page(caption)),
+        PagePart::Sentences { sentences },
+    ]
 }
 
 /// Arms of every state, in their order.
 fn sample_rates() -> PageRates {
-    let cell = |text: &str, value: Option<f64>| PageCell { text: text.into(), value };
+    let cell = |text: &str, value: Option<f64>| PageCell { text: text.into(), value, off: false };
     let arm = |name: &str, pps: Option<f64>, lost: f64, mark: &str| PageArm {
         name: name.into(),
         state: match (pps, mark.starts_with("invalid")) {
@@ -225,52 +261,16 @@ fn the_page_of_benches() {
     }
 }
 
-/// Check that a series is in the order of its axis, and has no point that can't be drawn.
-#[test]
-fn points() {
-    let all = [
-        point(2.0, 5.0, Some((4.0, f64::INFINITY))),
-        point(f64::NAN, 1.0, None),
-        point(1.0, f64::INFINITY, None),
-        published(1.0, 3.0, &"x".repeat(500)),
-    ];
-    let made = series("a\nb", PageSeriesKind::Points, all);
-    assert_eq!(made.name, "a?b");
-    let at: Vec<_> = made.points.iter().map(|p| (p.x, p.low, p.high)).collect();
-    assert_eq!(at, [(1.0, None, None), (2.0, Some(4.0), None)]);
-    assert!(made.points[0].label.chars().count() <= NAME_LETTERS);
-    assert_eq!(ideal("i", 3.0, &[1, 4]).points[1].y, 12.0);
-}
-
-/// Check that causes are in the order of their counts, that causes without losses are left
-/// out, and that the sum equals the ledger's however many there are.
-#[test]
-fn causes() {
-    let mut ledger = Hop {
-        name: "rx0".into(),
-        entered: 1000,
-        left: 0,
-        dropped: (1..=20).map(|n| (format!("cause {n}"), n)).collect(),
-    };
-    ledger.dropped.insert("nothing".into(), 0);
-    let page = hop(&ledger);
-    assert_eq!(page.dropped.len(), MOST_CAUSES);
-    assert_eq!(page.dropped[0], ("cause 20".into(), 20));
-    assert_eq!(page.dropped[MOST_CAUSES - 1].0, "13 other causes");
-    let sum: u64 = page.dropped.iter().map(|(_, count)| count).sum();
-    assert_eq!(sum, 210);
-    assert_eq!(page.missing, 1000 - 210);
-}
-
 /// Check that a recording's page has a sentence for each arm that was measured, a warning
 /// for each that was not, and every packet in its flows: the block that does not add up
 /// by itself.
 #[test]
 fn of_a_recording() {
-    let page = of_recording(&recording(), None);
-    let bench = page.bench.clone().unwrap();
+    let recording = recording();
+    let page = document(&recording, None, false).page();
+    let bench = Parts::from_page(&page);
     assert!(bench.charts.is_empty(), "nothing was swept");
-    let rates = &bench.rates;
+    let rates = bench.rates;
     let order: Vec<_> = rates.arms.iter().map(|a| (a.name.as_str(), a.mark.as_str())).collect();
     assert_eq!(
         order,
@@ -288,10 +288,12 @@ fn of_a_recording() {
         "{:?}",
         rates.notes
     );
-    let latency = bench.latency.as_ref().unwrap();
-    assert_eq!(latency.table.rows[0][0].text, "xdp");
-    assert!(latency.note.contains("waits until its batch is full"), "{}", latency.note);
-    assert_eq!(page.headline.len(), 2, "{:?}", page.headline);
+    let [PagePart::Table(latency), PagePart::Sentences { sentences }] = bench.latency else {
+        panic!("{page:?}");
+    };
+    assert_eq!(latency.rows[0][0].text, "xdp");
+    assert!(sentences[0].contains("waits until its batch is full"), "{sentences:?}");
+    assert_eq!(page.headline.len(), 3, "{:?}", page.headline);
     assert!(page.headline[0].starts_with("xdp: 10.10 M packets/s ("));
     assert!(page.headline[0].ends_with("generator-bound"));
     assert!(page.warnings.iter().any(|w| w.starts_with("dpdk: ") && w.contains("apt-get")));
@@ -375,9 +377,9 @@ fn of_file(file: &Experiment) -> Recording {
 fn figures_are_charts() {
     let file = Experiment::parse(FILE).unwrap();
     let recording = of_file(&file);
-    let page = of_recording(&recording, Some(&file));
+    let page = document(&recording, Some(&file), false).page();
     assert_eq!((page.title.as_str(), page.question.as_str()), ("Small", "What?"));
-    let bench = page.bench.unwrap();
+    let bench = Parts::from_page(&page);
     assert!(bench.charts.is_empty(), "they are the page's figures");
     let [by_cores, by_load] = &page.figures[..] else { panic!("{:?}", page.figures) };
     assert_eq!(by_cores.title, "Figure 3: By CPUs");
@@ -397,13 +399,14 @@ fn figures_are_charts() {
     assert_eq!(by_load.series[0].points.len(), 2);
     assert!(page.claims.is_empty());
     // With many arms the top names the fastest; all of them are drawn.
-    assert_eq!(page.headline.len(), 1, "{:?}", page.headline);
+    assert_eq!(page.headline.len(), 2, "{:?}", page.headline);
     assert!(page.headline[0].starts_with("6 arms. Fastest: "), "{:?}", page.headline);
-    let rates = bench.rates.arms;
+    let rates = &bench.rates.arms;
     assert_eq!(rates.len(), 6);
     assert!(rates.is_sorted_by(|a, b| a.pps >= b.pps), "{rates:?}");
 
-    let charts = of_recording(&recording, None).bench.unwrap().charts;
+    let page = document(&recording, None, false).page();
+    let charts = Parts::from_page(&page).charts;
     let titles: Vec<_> = charts.iter().map(|c| c.title.as_str()).collect();
     assert_eq!(titles, ["Packets handled, by cores", "Packets handled, by rate"]);
     assert!(charts[0].series.iter().any(|s| s.name.contains("tc") && s.points.len() == 2));

@@ -1,33 +1,17 @@
-//! A bench as JSON. docs/reference/json.md describes it for users.
+//! Arms and blocks of a bench as JSON has them. docs/reference/json.md describes it for users.
 
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{BlockRates, CpuUse, Hop};
-use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::span::Times;
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
-use super::explain::{Difference, Explained, differences, explained};
-use super::terminal::footer;
-use super::{ArmRates, arms, blocks};
-use crate::claims;
-use crate::json::{Common, pretty};
+use super::{ArmRates, ArmRow};
 
 #[derive(Serialize)]
-struct RatesJson<'a> {
-    #[serde(flatten)]
-    common: Common<'a>,
-    arms: Vec<ArmOut<'a>>,
-    blocks: Vec<BlockOut>,
-    /// The cost of a packet along each path, if that was counted.
-    explained: Vec<Explained>,
-    differences: Vec<Difference>,
-}
-
-#[derive(Serialize)]
-struct ArmOut<'a> {
+pub(super) struct ArmOut<'a> {
     #[serde(flatten)]
     arm: &'a Arm,
     /// Why it has no blocks.
@@ -35,7 +19,7 @@ struct ArmOut<'a> {
     diagnosis: Option<&'a str>,
     valid_blocks: usize,
     /// Causes, each with how many blocks.
-    invalid_blocks: &'a BTreeMap<String, usize>,
+    invalid_blocks: BTreeMap<String, usize>,
     handled_pps: Option<MeanOut>,
     offered_pps: Option<MeanOut>,
     /// Busy time of all CPUs per packet.
@@ -63,7 +47,7 @@ struct MeanOut {
 }
 
 #[derive(Serialize)]
-struct BlockOut {
+pub(super) struct BlockOut {
     arm: u32,
     index: u32,
     /// Why it does not count; none if it does.
@@ -84,49 +68,46 @@ struct BlockOut {
     queues: BTreeMap<u32, u64>,
 }
 
-/// Everything, as JSON.
-pub fn render(recording: &Recording, experiment: Option<&Experiment>) -> String {
-    let arms = arms(recording);
-    let claims = experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording));
-    let paths = explained(recording);
-    pretty(&RatesJson {
-        common: Common::new(recording, experiment, claims, footer(recording, &arms)),
-        arms: arms.iter().map(arm_out).collect(),
-        blocks: blocks(recording)
-            .map(|(block, m)| BlockOut {
-                arm: block.arm,
-                index: block.index,
-                invalid: m.invalid(),
-                window_ns: m.window_ns,
-                offered_pps: m.offered_pps(),
-                sent_pps: m.sent_pps(),
-                handled_pps: m.handled_pps(),
-                handled_bytes_per_s: m.handled_bytes_per_s(),
-                loss: m.loss(),
-                limit_pps: m.limit_pps(),
-                handled_packets_cpu_unknown: m.handled.cpu_unknown,
-                handled_packets: m.handled.packets,
-                cpus: m.cpus,
-                hops: m.hops,
-                queues: m.queues,
-            })
-            .collect(),
-        differences: differences(&paths),
-        explained: paths,
-    })
+/// Every arm.
+pub(super) fn arms<'r>(arms: &[ArmRow<'r>]) -> Vec<ArmOut<'r>> {
+    arms.iter().map(|arm| arm_out(arm)).collect()
+}
+
+/// Every block in which rates were measured.
+pub(super) fn blocks(recording: &Recording) -> Vec<BlockOut> {
+    let blocks = super::blocks_of(recording);
+    blocks
+        .map(|(block, m)| BlockOut {
+            arm: block.arm,
+            index: block.index,
+            invalid: m.invalid(),
+            window_ns: m.window_ns,
+            offered_pps: m.offered_pps(),
+            sent_pps: m.sent_pps(),
+            handled_pps: m.handled_pps(),
+            handled_bytes_per_s: m.handled_bytes_per_s(),
+            loss: m.loss(),
+            limit_pps: m.limit_pps(),
+            handled_packets_cpu_unknown: m.handled.cpu_unknown,
+            handled_packets: m.handled.packets,
+            cpus: m.cpus,
+            hops: m.hops,
+            queues: m.queues,
+        })
+        .collect()
 }
 
 fn mean_out(mean: Option<Mean>) -> Option<MeanOut> {
     mean.map(|m| MeanOut { mean: m.value, low: m.low, high: m.high, blocks: m.of })
 }
 
-fn arm_out<'a>(arm: &'a ArmRates<'a>) -> ArmOut<'a> {
+fn arm_out<'a>(arm: &ArmRates<'a>) -> ArmOut<'a> {
     ArmOut {
         arm: arm.arm,
         failed: arm.failed,
         diagnosis: arm.diagnosis,
         valid_blocks: arm.valid.len(),
-        invalid_blocks: &arm.invalid,
+        invalid_blocks: arm.invalid.clone(),
         handled_pps: mean_out(arm.handled_pps()),
         offered_pps: mean_out(arm.mean(BlockRates::offered_pps)),
         cpu_ns_per_packet: arm.cpu_ns_per_packet(),

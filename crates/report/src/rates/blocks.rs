@@ -1,10 +1,11 @@
-//! A bench as CSV: a line for each block.
+//! The blocks of a bench as CSV has them.
 
 use netplumb_model::bench::BlockRates;
 use netplumb_model::recording::Recording;
 
-use super::blocks;
+use super::blocks_of;
 use super::explain::{Unit, explained};
+use crate::section::Section;
 use crate::table::{Column, Table, Value};
 
 struct BlockLine {
@@ -83,9 +84,13 @@ fn columns<'t>() -> Vec<Column<'t, BlockLine>> {
     ]
 }
 
-/// The table, with a heading.
-pub fn render(recording: &Recording) -> String {
-    let rates = blocks(recording).map(|(block, measured)| {
+/// All of them.
+pub(super) fn section(recording: &Recording) -> Section<'_> {
+    Section::rows(0, move |_| Table::new(columns(), rows(recording)))
+}
+
+fn rows(recording: &Recording) -> Vec<BlockLine> {
+    let rates = blocks_of(recording).map(|(block, measured)| {
         let arm = recording.arms.get(block.arm as usize);
         BlockLine {
             arm: arm.map_or_else(String::new, |a| a.name.clone()),
@@ -102,5 +107,5 @@ pub fn render(recording: &Recording) -> String {
             of: BlockFigures::Own(path.unit, *own),
         })
     });
-    Table::new(columns(), rates.chain(costs)).csv()
+    rates.chain(costs).collect()
 }

@@ -6,10 +6,9 @@ use netplumb_model::bench::CpuUse;
 use netplumb_model::bench::quantities::{LIST_UPDATES, PROGRAMS};
 use netplumb_model::recording::{Recording, env};
 
-use super::{NAME_LIMIT, names};
+use super::{ArmRates, ArmRow, NAME_LETTERS, bound_share, names};
 use crate::footer::Note;
 use crate::number::{printable, thousands};
-use crate::rates::{ArmRates, bound_share};
 use crate::scalars::of_run;
 use crate::trust::common::{CUT_SHORT, lost};
 
@@ -19,8 +18,9 @@ const ELSEWHERE: f64 = 0.05;
 const ARMS_APART: usize = 4;
 
 /// How it was measured, and what to doubt.
-pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> Vec<Note> {
-    let arms: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.failed.is_none()).collect();
+pub(super) fn trust(recording: &Recording, arms: &[ArmRow<'_>]) -> Vec<Note> {
+    let arms: Vec<&ArmRates<'_>> =
+        arms.iter().map(|arm| &**arm).filter(|a| a.failed.is_none()).collect();
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 300));
     let blocks: usize = arms.iter().map(|a| a.valid.len()).sum();
     let invalid: usize = arms.iter().flat_map(|a| a.invalid.values()).sum();
@@ -103,7 +103,7 @@ pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> 
             cpu_ns.push_str(&format!(
                 ". It includes other load: CPUs that neither sent nor handled a packet were busy by up to \
                  {busy:.2} ({}); --explain shows what ran",
-                printable(&arm.arm.name, NAME_LIMIT)
+                printable(&arm.arm.name, NAME_LETTERS)
             ));
         }
         add("CPU time", cpu_ns);
@@ -164,7 +164,7 @@ fn queues(arms: &[&ArmRates<'_>]) -> Vec<String> {
             let (least, most) = shares(queues);
             format!(
                 "{}: received by {} queues, {least:.0} to {most:.0} % of the packets by each",
-                printable(&arm.arm.name, NAME_LIMIT),
+                printable(&arm.arm.name, NAME_LETTERS),
                 queues.len(),
             )
         };
