@@ -78,7 +78,7 @@ static void tell(struct counter *counter, void *data)
 }
 
 /* Whenever a window closes: QEMU may be killed. */
-static void tell_all(void)
+static void print_all(void)
 {
 	FILE *out = fopen(state.out, "w");
 
@@ -97,7 +97,7 @@ static void on_mark(unsigned int vcpu, void *data)
 		break;
 	case EXACT_MARK_WINDOW_END:
 		each(close_window, NULL);
-		tell_all();
+		print_all();
 		break;
 	default:
 		break;

@@ -60,7 +60,7 @@ static struct {
 	const struct arch *arch;
 	int fd;
 	bool armed;	/* blocks are recorded */
-	bool tell_user; /* user mode's blocks too */
+	bool count_user; /* user mode's blocks too */
 	bool settle_clock;
 	bool values;   /* registers at calls and returns */
 	bool readable; /* registers can be read at all */
@@ -71,7 +71,7 @@ static struct {
 
 	struct plugin_counter kernel_insns; /* executed */
 	struct plugin_counter user_insns;
-	uint64_t counted; /* told() at the start of the block before */
+	uint64_t counted; /* insns_so_far() at the start of the block before */
 	const struct block *before;
 	uint32_t next_id;
 	uint32_t bad_addresses;
@@ -126,22 +126,22 @@ static void put_number(uint64_t number)
 }
 
 /* Instructions executed so far in recorded code. */
-static uint64_t told(void)
+static uint64_t insns_so_far(void)
 {
 	uint64_t kernel = plugin_counter_read(&state.kernel_insns);
 
-	return state.tell_user ? kernel + plugin_counter_read(&state.user_insns)
+	return state.count_user ? kernel + plugin_counter_read(&state.user_insns)
 			       : kernel;
 }
 
 /* Finish the previous block: record its count if it was interrupted. */
 static void settle(void)
 {
-	uint64_t ran = told() - state.counted;
+	uint64_t ran = insns_so_far() - state.counted;
 
 	if (state.before && ran != state.before->n_insns)
 		put_record(EXACT_PARTIAL, (uint32_t)ran);
-	state.counted = told();
+	state.counted = insns_so_far();
 	state.before = NULL;
 }
 
@@ -158,7 +158,7 @@ static void put_end_of_block(const struct block *next)
 	const struct block *block = state.before;
 	uint64_t sp;
 
-	if (!block || told() - state.counted != block->n_insns)
+	if (!block || insns_so_far() - state.counted != block->n_insns)
 		return;
 	/* Where an interrupt came between the two, they do come. */
 	if (block->masks)
@@ -410,7 +410,7 @@ static void on_mark(unsigned int vcpu, void *data)
 	case EXACT_MARK_USER:
 		/* Too late after ARM: blocks are already translated. */
 		if (!state.armed)
-			state.tell_user = true;
+			state.count_user = true;
 		return;
 	case EXACT_MARK_BIT_0:
 	case EXACT_MARK_BIT_1:
@@ -429,13 +429,13 @@ static void on_mark(unsigned int vcpu, void *data)
 	    (mark == EXACT_MARK_WINDOW_BEGIN || mark == EXACT_MARK_RUN_BEGIN))
 		values_forget();
 	/* A window opens or closes here, not at the start of a block. */
-	if (state.tell_user && state.before) {
-		put_record(EXACT_PARTIAL, (uint32_t)(told() - state.counted));
-		state.counted = told();
+	if (state.count_user && state.before) {
+		put_record(EXACT_PARTIAL, (uint32_t)(insns_so_far() - state.counted));
+		state.counted = insns_so_far();
 	}
 	put_record(EXACT_MARK, mark);
 	put_number(plugin_counter_read(&state.user_insns));
-	if (state.tell_user && state.before)
+	if (state.count_user && state.before)
 		put(state.before->id);
 	if (mark <= EXACT_MARK_WINDOW_END || mark == EXACT_MARK_RUN_BEGIN)
 		flush();
@@ -575,7 +575,7 @@ static void translate_armed(struct qemu_plugin_tb *tb)
 	struct block *block;
 
 	if (user) {
-		if (!state.tell_user)
+		if (!state.count_user)
 			qemu_plugin_register_vcpu_tb_exec_cb(
 				tb, on_user_block, QEMU_PLUGIN_CB_NO_REGS,
 				NULL);
@@ -586,7 +586,7 @@ static void translate_armed(struct qemu_plugin_tb *tb)
 			plugin_count(insn, &state.user_insns);
 			look_for_mark(insn);
 		}
-		if (!state.tell_user)
+		if (!state.count_user)
 			return;
 	}
 

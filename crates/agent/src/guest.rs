@@ -166,7 +166,7 @@ impl Agent {
         let blocks = plan.blocks;
         // Otherwise last, since it would disturb the blocks.
         if goes_on && self.ends(plan).is_ok() {
-            self.tell_notes(plan, reply)?;
+            self.send_notes(plan, reply)?;
             reply(Reply::Chunk(self.symbols_of_modules(plan)?))?;
         }
         let ends = self.ends(plan)?;
@@ -203,7 +203,7 @@ impl Agent {
         if outcome.is_err() && all.is_empty() {
             return outcome;
         }
-        self.tell_notes(plan, reply)?;
+        self.send_notes(plan, reply)?;
         for (index, ledger) in (0..).zip(all) {
             reply(Reply::BlockDone { index, ledger })?;
         }
@@ -220,7 +220,7 @@ impl Agent {
     }
 
     /// Report the notes on the settings of a plan.
-    fn tell_notes(
+    fn send_notes(
         &self,
         plan: &RunPlan,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,

@@ -9,5 +9,6 @@ pub(crate) mod knobs;
 pub(crate) mod live;
 pub(crate) mod page;
 pub(crate) mod place;
+pub(crate) mod redact;
 pub(crate) mod run;
 pub(crate) mod show;

@@ -98,6 +98,8 @@ enum Command {
     Report(commands::report::ReportArgs),
     /// Compare two recordings, or the arms of one
     Diff(commands::diff::DiffArgs),
+    /// Take names, addresses, paths and command lines out of a recording
+    Redact(commands::redact::RedactArgs),
     /// Convert a perf.data file to a recording
     Import(commands::import::ImportArgs),
     /// Read a file: a workload for guests and for this machine
@@ -160,6 +162,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Report(_)
         | Command::Diff(_)
+        | Command::Redact(_)
         | Command::Import(_)
         | Command::ReadFile(_)
         | Command::Doctor(_)
@@ -180,6 +183,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),
         Command::Diff(args) => commands::diff::run(&args),
+        Command::Redact(args) => commands::redact::run(&args),
         Command::Import(args) => commands::import::run(&args),
         Command::ReadFile(args) => commands::read_file::run(&args),
         Command::Doctor(args) => commands::doctor::run(args, &cache),

@@ -25,7 +25,7 @@ struct Now {
 }
 
 /// Print what is waited for after a signal, unless nothing is to be printed.
-pub(crate) fn tell_interrupted() {
+pub(crate) fn print_interrupted() {
     let Ok(now) = NOW.lock() else { return };
     if let Some(Now { step, bar }) = &*now {
         let line = interrupted_line(step);

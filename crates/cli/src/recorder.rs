@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Print how to continue, if it was ended early.
-    pub(crate) fn tell_how_to_resume(&self, name: &str, options: &RunOptions) {
+    pub(crate) fn print_how_to_resume(&self, name: &str, options: &RunOptions) {
         if self.error.is_some() && !self.recording.blocks.is_empty() && !options.quiet {
             eprintln!(
                 "what was measured is in {}: repeat the command with --resume to continue",
@@ -116,7 +116,7 @@ pub(crate) fn record(
     };
     let outcome = record_by(measure, asked, options, cache)?;
     if plan.arms.len() > 1 || run.long.is_some() {
-        outcome.tell_how_to_resume(&asked.0.name, options);
+        outcome.print_how_to_resume(&asked.0.name, options);
     }
     Ok(outcome)
 }

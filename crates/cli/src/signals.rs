@@ -39,7 +39,7 @@ fn announce() -> io::Result<()> {
         .spawn(move || {
             if read.read_exact(&mut [0]).is_ok() {
                 thread::sleep(PATIENCE);
-                progress::tell_interrupted();
+                progress::print_interrupted();
             }
         })
         .map(drop)

@@ -84,7 +84,7 @@ mod tests {
 
     /// Check that names too long for a recording are shortened, and stay unique.
     #[test]
-    fn long_names_are_told_apart() {
+    fn long_names_differ() {
         let long = |end: &str| bounded("é".repeat(MAX_NAME_BYTES) + end);
         assert!(long("a").len() <= MAX_NAME_BYTES);
         assert_ne!(long("a"), long("b"));

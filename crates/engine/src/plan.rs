@@ -282,7 +282,7 @@ mod tests {
     /// Check that there is one arm if nothing varies, and that every knob that only a boot can
     /// change needs another guest.
     #[test]
-    fn boots_are_told_apart() {
+    fn boots_differ() {
         let plan = plan("name = \"x\"\n");
         assert_eq!(plan.guests().len(), 1);
         let mut arms = vec![plan.arms[0].clone(); 12];

@@ -104,7 +104,7 @@ pub struct Functions {
     maker: Maker,
     /// Per-packet traces still to be recorded.
     packets: u32,
-    packets_told: u32,
+    packets_reported: u32,
     max_overhead: Option<f64>,
     boundaries: Boundaries,
     attached: Attached,
@@ -206,7 +206,7 @@ impl Functions {
             probes,
             maker,
             packets: spec.one_packet,
-            packets_told: 0,
+            packets_reported: 0,
             max_overhead: spec.selection.max_overhead,
             boundaries,
             attached,
@@ -249,10 +249,10 @@ impl Functions {
         });
         let count = steps.last().map_or(0, |s| s.packet + 1);
         for step in &mut steps {
-            step.packet += self.packets_told;
+            step.packet += self.packets_reported;
         }
         self.packets -= count.min(self.packets);
-        self.packets_told += count;
+        self.packets_reported += count;
         Ok(steps)
     }
 
@@ -342,7 +342,7 @@ fn nothing(error: Option<std::io::Error>) -> LiveError {
 }
 
 impl Functions {
-    fn tell_packets(&self) {
+    fn report_packets(&self) {
         (self.memory).set_telling(u64::from(self.packets).saturating_mul(steps::OF_ONE));
     }
 }
@@ -362,7 +362,7 @@ impl Live for Functions {
                 doing: "read the steps of single packets".into(),
                 source: Box::new(e),
             })?;
-            self.tell_packets();
+            self.report_packets();
         }
         Ok(())
     }
@@ -373,7 +373,7 @@ impl Live for Functions {
         self.before = self.lost();
         self.opened = Instant::now();
         if self.packets > 0 {
-            self.tell_packets();
+            self.report_packets();
         }
         Ok(window)
     }

@@ -444,7 +444,7 @@ impl Live for Stages {
         let mut opened = self.opened.take().ok_or_else(not_open)?;
         self.unfollow().map_err(LiveError::system("close the window of `stages`"))?;
         let maps = &self.kernel.maps;
-        // A kernel that can't read maps by the batch leaves it untold.
+        // A kernel that can't read maps by the batch leaves it unknown.
         let under_way = maps.under_way(opened.since_ns).unwrap_or_default();
         let mut window =
             self.take(&mut opened).map_err(LiveError::system("read the maps of `stages`"))?;
@@ -477,7 +477,7 @@ mod tests {
         };
         assert_eq!(size("times"), layout::TIMES_WORDS * 8);
         assert_eq!(size("cpus"), size_of::<layout::Cpu>());
-        assert_eq!(size("told"), layout::TOLD_BYTES);
+        assert_eq!(size("traced"), layout::TRACED_BYTES);
         assert_eq!(size(".rodata"), size_of::<layout::Config>());
         assert!(size(".data.window") == size_of::<WindowState>());
     }

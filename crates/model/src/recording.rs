@@ -25,10 +25,12 @@ mod kept;
 mod merge;
 mod of_threads;
 mod part;
+mod redact;
 mod rename;
 mod traces;
 
 pub use merge::{INTO_RUN, MAX_BLOCKS, MERGED, SESSIONS};
+pub use redact::{Redaction, Secret};
 pub use rename::FunctionKey;
 
 pub use crate::tree::{

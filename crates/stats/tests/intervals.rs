@@ -143,7 +143,7 @@ fn verdicts() {
 /// Check that an interval without an upper end is reported to hide any change: and that this is so
 /// where blocks vary by a third and more, and not where they are stable.
 #[test]
-fn noise_is_told() {
+fn noise_is_reported() {
     let mut random = Pcg64Mcg::seed_from_u64(4);
     let mut blind = |spread: f64| {
         let blind_runs = (0..500)

@@ -116,8 +116,8 @@ impl DeviceState {
         // A driver that does not report a carrier leaves the state unknown, and the device
         // transmits when it is up; for a veth this only holds until it reports one.
         device.known_up = state == State::Up;
-        let untold = state == State::Unknown && device.kind.as_deref() != Some("veth");
-        device.running = device.flagged_running && (device.known_up || untold);
+        let unknown = state == State::Unknown && device.kind.as_deref() != Some("veth");
+        device.running = device.flagged_running && (device.known_up || unknown);
         device
     }
 }

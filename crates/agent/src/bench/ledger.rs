@@ -201,7 +201,7 @@ mod tests {
 
     /// Check that a path's losses and the counter that they are from explain packets once.
     #[test]
-    fn what_a_path_told_is_not_told_again() {
+    fn what_a_path_reported_is_not_reported_again() {
         let full = "receive buffer full (UdpRcvbufErrors)".to_string();
         let path = Handled {
             packets: BTreeMap::from([(1, 90)]),

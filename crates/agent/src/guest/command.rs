@@ -178,7 +178,7 @@ fn one(
         let every = instrument.as_ref().and_then(|i| i.polled_every());
         match await_end(command.pid, port, every).map_err(doing("wait for the command"))? {
             Woken::Ended => break false,
-            Woken::Told => break true,
+            Woken::StopRequested => break true,
             Woken::Time => {}
         }
         if let Some(instrument) = &mut instrument {
@@ -398,7 +398,7 @@ enum Woken {
     /// It has exited.
     Ended,
     /// The host asked to stop.
-    Told,
+    StopRequested,
     /// The time is over.
     Time,
 }
@@ -438,7 +438,7 @@ fn await_end(
             return Ok(Woken::Ended);
         }
         if fds[1].revents != 0 {
-            return Ok(Woken::Told);
+            return Ok(Woken::StopRequested);
         }
         if n == 0 && most.is_some() {
             return Ok(Woken::Time);

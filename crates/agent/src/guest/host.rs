@@ -49,7 +49,7 @@ impl Agent {
             Side::Tx => send(plan, ends)?,
             Side::Rx => receive(plan, ends)?,
         };
-        self.tell_notes(&plan.links, reply)?;
+        self.send_notes(&plan.links, reply)?;
         let blocks = blocks.into_iter().map(|b| Reply::HostBlock(Box::new(b)));
         let mut all = blocks.chain([Reply::HostEnd(Box::new(last))]);
         Ok(all.try_for_each(reply)?)

@@ -49,7 +49,7 @@ impl Agent {
             ends: &ends,
             instrument: Some(instrument),
             traffic: None,
-            told: Vec::new(),
+            replies: Vec::new(),
         };
         // At once: packets that can't be sent are an error before any block.
         blocks.traffic()?;
@@ -64,7 +64,7 @@ impl Agent {
                 break;
             }
         }
-        let replies = blocks.told;
+        let replies = blocks.replies;
         self.used = blocks.instrument;
         if let Some(notes) = self.notes(plan) {
             reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
@@ -141,7 +141,7 @@ struct Blocks<'a> {
     ends: &'a Ends,
     instrument: Option<Box<dyn Live>>,
     traffic: Option<Traffic<'a>>,
-    told: Vec<Reply>,
+    replies: Vec<Reply>,
 }
 
 impl<'a> Blocks<'a> {
@@ -164,7 +164,7 @@ impl<'a> Blocks<'a> {
             self.instrument = None;
             if probed {
                 let instrument = attach(self.spec)?;
-                self.told.push(attached(&*instrument));
+                self.replies.push(attached(&*instrument));
                 self.instrument = Some(instrument);
             }
             thread::sleep(SETTLE);
@@ -185,7 +185,7 @@ impl<'a> Blocks<'a> {
         if let Some(window) = &window {
             drops::explain(&mut sent.ledger, self.plan.proto, &window.drops);
         }
-        self.told.push(Reply::TimedBlock(Box::new(TimedBlock {
+        self.replies.push(Reply::TimedBlock(Box::new(TimedBlock {
             index,
             figures: figures(&sent, busy),
             duration_ns: match &window {

@@ -96,7 +96,7 @@ pub(crate) fn run(qemu: &Path, kernel: &KernelEntry) -> Result<()> {
     guest.wait()?;
     let figures = figures?;
     let figure = |name: &str| figures.iter().find(|t| t.0 == name).map(|t| t.1);
-    let ours = figure("plumb, functions").ok_or("the guest told nothing of plumb")?;
+    let ours = figure("plumb, functions").ok_or("the guest reported nothing of plumb")?;
     let traced = figure("plumb, trace").unwrap_or(f64::NAN);
     let mut best = f64::INFINITY;
     for (name, figure) in &figures {

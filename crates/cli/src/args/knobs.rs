@@ -243,7 +243,7 @@ fn help(knob: &Knob, own_default: Option<String>) -> [String; 2] {
     });
     let default = match (knob.flag, knob.default) {
         (Flag::Switch(_), _) => String::new(),
-        (_, KnobDefault::Level(level) | KnobDefault::Told(level)) => {
+        (_, KnobDefault::Level(level) | KnobDefault::Described(level)) => {
             format!(" [default: {}]", own_default.as_deref().unwrap_or(level))
         }
     };

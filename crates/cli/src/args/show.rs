@@ -12,6 +12,10 @@ use crate::exit::Usage;
 /// Functions that are listed, if no other number is asked for.
 pub(crate) const TOP: usize = 12;
 
+/// What refusals say of a bench.
+pub(crate) const BENCH_SUBJECT: &str =
+    "a bench, which measures rates and no functions; use --csv or --json for its blocks";
+
 /// How to show a recording.
 #[derive(Debug, Args)]
 #[command(next_help_heading = heading::REPORT)]
@@ -119,28 +123,17 @@ impl ShowArgs {
         self.json || self.csv
     }
 
-    /// Check that no option is given that benches don't support: they have no functions.
+    /// Check that no option is given that a bench doesn't support while it runs.
     ///
     /// # Errors
     /// A usage error that names it.
     pub(crate) fn check_for_bench(&self) -> anyhow::Result<()> {
-        let flags = [
-            ("--layer", self.layer.is_some()),
-            ("--tree", self.tree),
-            ("--threads", self.threads),
-            ("--focus", self.focus.is_some()),
-            ("--lines", self.lines.is_some()),
-            ("--arm", !self.arm.is_empty()),
-            ("formats of profiles", self.formats.wanted()),
-        ];
-        match flags.iter().find(|(_, given)| *given) {
-            None => Ok(()),
-            Some((flag, _)) => Err(Usage(format!(
-                "{flag} can't be used with a bench, which measures rates and no functions; use \
-                 --csv or --json for its blocks"
-            ))
-            .into()),
+        if self.formats.wanted() {
+            return Err(
+                Usage(format!("formats of profiles can't be used with {BENCH_SUBJECT}")).into()
+            );
         }
+        self.check_without_functions(BENCH_SUBJECT)
     }
 
     /// Check that no option is given that needs functions, which `what` doesn't have.
@@ -152,8 +145,10 @@ impl ShowArgs {
             ("--layer", self.layer.is_some()),
             ("--tree", self.tree),
             ("--threads", self.threads),
+            ("--threads", self.threads),
             ("--focus", self.focus.is_some()),
             ("--lines", self.lines.is_some()),
+            ("--call", !self.call.is_empty()),
             ("--arm", !self.arm.is_empty()),
         ];
         match flags.iter().find(|(_, given)| *given) {

@@ -11,6 +11,7 @@ pub(crate) mod module;
 pub(crate) mod path;
 pub(crate) mod profile;
 pub(crate) mod read_file;
+pub(crate) mod redact;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod serve;

@@ -9,6 +9,7 @@ use netplumb_model::class::Direction;
 use crate::args::below::BelowArgs;
 use crate::args::heading;
 use crate::args::page::PageArgs;
+use crate::args::redact::KeepArgs;
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 use crate::output::below::below;
@@ -29,6 +30,11 @@ pub(crate) struct ReportArgs {
     clock: Option<String>,
     #[command(flatten)]
     below: BelowArgs,
+    /// Leave out names of machines and users, addresses, paths and command lines, as `plumb redact` does
+    #[arg(long)]
+    redact: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
@@ -49,7 +55,12 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
-    let recording = netplumb_store::read(&args.file)?;
+    let mut recording = netplumb_store::read(&args.file)?;
+    if args.redact {
+        recording = recording.redacted(&args.keep.redaction());
+    } else if args.keep.is_given() {
+        return Err(Usage("--keep needs --redact".into()).into());
+    }
     let recording = below(&args.below, &recording, &args.file.display().to_string())?;
     if recording.blocks.is_empty() {
         eprintln!("plumb: {}: the recording is empty: nothing was measured", args.file.display());

@@ -86,7 +86,7 @@ pub(super) fn run(
     )?;
     said.show(how.for_programs())?;
     let nothing = outcome.error.as_ref().is_some_and(is_nothing_seen);
-    let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said, nothing);
+    let failed = print_ends(&run, experiment.workload.with.len(), &ends, &said, nothing);
     match outcome.error {
         Some(_) if nothing => {
             return Err(anyhow::Error::msg(nothing_seen(experiment, &outcome.recording)));
@@ -292,7 +292,7 @@ impl HeldOutput {
 }
 
 /// Report commands that failed; returns whether any did. `nothing` is whether no packet of theirs was seen.
-fn tell_ends(
+fn print_ends(
     run: &CommandRun,
     files: usize,
     ends: &[CommandEnd],

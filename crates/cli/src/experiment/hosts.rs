@@ -60,7 +60,7 @@ pub(super) fn run(
         cache,
     )?;
     if run.plan.arms.len() > 1 {
-        outcome.tell_how_to_resume(&experiment.name, &how.options);
+        outcome.print_how_to_resume(&experiment.name, &how.options);
     }
     finish(outcome, how)
 }

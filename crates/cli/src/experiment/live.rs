@@ -153,7 +153,7 @@ pub(super) fn run(
         cache,
     )?;
     if empty.is_some() {
-        tell_end(experiment, end);
+        print_end(experiment, end);
         let message = nothing_seen(experiment, &outcome.recording);
         return Err(anyhow::Error::msg(message));
     }
@@ -161,11 +161,11 @@ pub(super) fn run(
         cost::tell(&outcome.recording, how.for_programs());
     }
     if experiment.long().is_some() {
-        outcome.tell_how_to_resume(&experiment.name, &how.options);
+        outcome.print_how_to_resume(&experiment.name, &how.options);
     }
     let code = finish(outcome, how)?;
     let interrupted = end.interrupted;
-    let failed = tell_end(experiment, end);
+    let failed = print_end(experiment, end);
     // Claims about a command that failed mean nothing.
     let is_result = [ExitCode::SUCCESS, ExitCode::from(WORSE)].contains(&code);
     Ok(match (failed, interrupted) {
@@ -187,7 +187,7 @@ fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attache
 }
 
 /// Report a command that failed; returns whether it did.
-fn tell_end(experiment: &Experiment, end: live::LiveEnd) -> bool {
+fn print_end(experiment: &Experiment, end: live::LiveEnd) -> bool {
     let words = &experiment.workload.command;
     let name = printable(words.first().map_or("", String::as_str), 80);
     let how = match (end.command, end.stopped) {

@@ -18,6 +18,8 @@ pub(super) struct NoProfile {
     pub(super) subject: &'static str,
     /// Why it has no format of a profile, and what to use.
     pub(super) why: &'static str,
+    /// Whether OpenMetrics has its figures.
+    pub(super) has_metrics: bool,
 }
 
 /// Print a document of a recording in the requested format.
@@ -34,7 +36,9 @@ pub(super) fn show(
     if let Some((format, out)) = args.formats.chosen() {
         let text = match format {
             Format::Markdown => document.markdown(),
-            Format::OpenMetrics => openmetrics::render(recording, &[], &[]),
+            Format::OpenMetrics if no_profile.has_metrics => {
+                openmetrics::render(recording, &[], &[])
+            }
             _ => return Err(Usage(no_profile.why.into()).into()),
         };
         Out::from_path(out)?.write(text.as_bytes())?;

@@ -10,23 +10,30 @@ use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::nothing;
 use netplumb_report::together::CrossQuantity;
-use netplumb_report::{claims, conclusions, events, hosts, sampled, shares};
+use netplumb_report::{claims, conclusions, events, hosts, rates, sampled, shares};
 
 use super::costs::NO_THREADS;
 use super::document::{self, NoProfile};
 use super::print::{columns, print};
-use super::{claims as of_claims, costs, formats, part, rates, times};
-use crate::args::show::ShowArgs;
+use super::{claims as of_claims, costs, formats, part, times};
+use crate::args::show::{BENCH_SUBJECT, ShowArgs};
 use crate::exit::Usage;
 
 const HOSTS: NoProfile = NoProfile {
     subject: "a recording of two hosts, which has no functions",
     why: "a recording of two hosts is a profile only with functions: measure with --exact, and use --clock exact",
+    has_metrics: true,
+};
+const BENCH: NoProfile = NoProfile {
+    subject: BENCH_SUBJECT,
+    why: "a bench measures rates and is no profile; use --markdown, --csv or --json",
+    has_metrics: false,
 };
 const COUNTS: NoProfile = NoProfile {
     subject: "counts of events, which have no functions; of those by layer or by stack add --clock callers",
     why: "counts of events are no profile; use --markdown, --openmetrics, --csv or --json, or --clock callers where \
           they were counted by layer or by stack",
+    has_metrics: true,
 };
 
 /// Check what can be checked before anything is measured.
@@ -56,8 +63,8 @@ pub(crate) fn show(
     let chosen = part::of_clock(recording, clock)?;
     let recording = &*chosen;
     if shape(recording) == Shape::Rates {
-        args.check_for_bench()?;
-        return rates::show(recording, args.bench_format());
+        let document = rates::document(recording, asked, args.all);
+        return document::show(recording, &document, args, &BENCH);
     }
     args.check_for_others()?;
     let parts = recording.parts();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::Place;
 use netplumb_kernel::compression::{self, Compression};
+use netplumb_model::recording::env;
 
 /// Every kind, and whether functions or stages of it go to other programs' formats.
 const KINDS: &[(&str, bool)] = &[
@@ -62,17 +63,57 @@ fn every_format() {
     let place = Place::new();
     for (name, has_tree) in KINDS {
         unpacked(&place, name);
+        let _ = fs::remove_file(place.path("out.md"));
         for format in ["--json", "--html out.html"] {
             place.run(&format!("report {name}.plumb {format}")).code(0);
             let _ = fs::remove_file(place.path("out.html"));
         }
+        place.run(&format!("report {name}.plumb --markdown out.md")).code(0);
         let code = if *has_tree { 0 } else { 2 };
-        let ran = place.run(&format!("report {name}.plumb --markdown"));
-        ran.code(code);
+        place.run(&format!("report {name}.plumb --openmetrics")).code(code);
         let (one, other) = (format!("{name}.plumb"), format!("{name}-too.plumb"));
         fs::copy(place.path(&one), place.path(&other)).unwrap();
         place.run(&format!("diff {one} {other}")).code(0);
     }
+}
+
+/// Check that of each kind nothing identifying is left in the file that is to be given away, while all figures are; that
+/// a report leaves it out, too; and that what is left is listed.
+#[test]
+fn nothing_identifying_is_left() {
+    let place = Place::new();
+    for (name, _) in KINDS {
+        unpacked(&place, name);
+        let ran = place.run(&format!("redact {name}.plumb -o given.plumb"));
+        ran.code(0);
+        assert!(ran.stdout.starts_with("What is left:\n"), "{}", ran.stdout);
+        assert!(!ran.stdout.contains("plumb.argv"), "{}", ran.stdout);
+        let bytes = fs::read(place.path("given.plumb")).unwrap();
+        let before = place.recording(&format!("{name}.plumb"));
+        let identifies = [env::ARGV, env::CMDLINE].map(|key| before.environment.get(key));
+        for text in identifies.into_iter().flatten().filter(|text| text.len() > 8) {
+            let is_there = bytes.windows(text.len()).any(|window| window == text.as_bytes());
+            assert!(!is_there, "{name}: {text}");
+        }
+        let rows = |file: &str| {
+            let ran = place.run(&format!("report {file} --csv"));
+            let rows = ran.code(0).stdout.lines().map(|line| {
+                let cells = line.split(',').map(|cell| cell.parse::<f64>().ok());
+                cells.flatten().map(f64::to_bits).collect::<Vec<_>>()
+            });
+            rows.collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&format!("{name}.plumb")), rows("given.plumb"), "{name}");
+        let shown = place.run(&format!("report {name}.plumb --redact --json"));
+        let given = place.run("report given.plumb --json");
+        assert_eq!(shown.code(0).stdout, given.code(0).stdout, "{name}");
+        fs::remove_file(place.path("given.plumb")).unwrap();
+    }
+    place.run("report exact.plumb --keep paths").code(2);
+    place.run("redact exact.plumb -o given.plumb --keep everything").code(2);
+    place.run("redact exact.plumb").code(2);
+    place.run("redact none.plumb -o given.plumb").code(1);
+    assert!(!place.path("given.plumb").exists());
 }
 
 /// Check that a loss of an old recording, which does not name its instrument, is in the report of

@@ -42,7 +42,7 @@ pub struct ExplainPlan {
 /// The counts of an arm.
 #[derive(Default)]
 struct ExplainedCounts {
-    told: PluginOutput,
+    output: PluginOutput,
     ledgers: Vec<Ledger>,
     symbols: OnceLock<SymbolTable>,
     facts: BTreeMap<String, String>,
@@ -162,15 +162,15 @@ impl Alone for Counting<'_> {
             recording.environment.insert(key, value.clone());
         }
         if let Some(symbols) = counted.symbols.get() {
-            let executed = Executed { symbols, user: &[], nodes: &counted.told.nodes };
-            let (windows, layers) = (&counted.told.windows, &self.options.layers);
+            let executed = Executed { symbols, user: &[], nodes: &counted.output.nodes };
+            let (windows, layers) = (&counted.output.windows, &self.options.layers);
             let translation = Translation::add(recording, self.index, &executed, layers, windows);
             let blocks = windows.iter().zip(counted.ledgers);
             for (block, (window, ledger)) in turn.blocks.clone().zip(blocks) {
                 translation.add_block(recording, arm, block, window, ledger);
             }
         }
-        add_losses(recording, INSTRUCTIONS.instrument, &counted.told.losses);
+        add_losses(recording, INSTRUCTIONS.instrument, &counted.output.losses);
         Ok(match counted.cannot {
             Some(why) => Ended::CannotHere(in_guest(&why)),
             None => Ended::Measured,
@@ -241,9 +241,9 @@ fn count(
     outcome?;
     let (got, wanted) = (output.windows.len(), counted.ledgers.len());
     counted.symbols = symbols;
-    counted.told = output;
+    counted.output = output;
     if got < wanted {
-        return Err(match counted.told.error.take() {
+        return Err(match counted.output.error.take() {
             Some(stream) => stream.into(),
             None => EngineError::WindowsMissing { got, wanted },
         });

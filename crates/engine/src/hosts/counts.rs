@@ -37,7 +37,7 @@ impl HostsExecuted<'_> {
             let Some(symbols) = origin.table() else {
                 continue;
             };
-            let output = &executed.told;
+            let output = &executed.output;
             let of = Executed { symbols, user: &[], nodes: &output.nodes };
             let windows = &output.windows;
             let translation = Translation::add(recording, index, &of, self.layers, windows);

@@ -39,7 +39,7 @@ pub(super) struct PairResult {
 /// Instructions of one host.
 pub(super) struct Executed {
     /// The windows of its blocks, and what they refer to.
-    pub(super) told: measure::PluginOutput,
+    pub(super) output: measure::PluginOutput,
     pub(super) qemu_peak_bytes: u64,
 }
 
@@ -199,7 +199,7 @@ fn executed_of(
         return Err(EngineError::WindowsMissing { got, wanted });
     }
     output.windows.remove(0);
-    Ok(Executed { told: output, qemu_peak_bytes })
+    Ok(Executed { output, qemu_peak_bytes })
 }
 
 /// Check the ledger of the wire, in one direction.

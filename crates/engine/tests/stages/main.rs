@@ -80,7 +80,7 @@ fn as_root_stages_add_up_and_the_ledger_closes() {
 /// Check that a traced packet has its steps in order, on its way out and on its way in, each with
 /// where it ran.
 #[test]
-fn as_root_one_packet_is_told() {
+fn as_root_one_packet_is_traced() {
     if cannot() {
         return;
     }

@@ -180,7 +180,7 @@ mod tests {
 
     /// Check that the required version is reported for an old kernel.
     #[test]
-    fn an_old_kernel_is_told_so() {
+    fn an_old_kernel_is_named() {
         let mut context = context(0, u64::MAX);
         context.version = (5, 4);
         assert!(answer(&context, libc::EINVAL).0.contains("Linux 5.8"));
@@ -189,7 +189,7 @@ mod tests {
     /// Check that root without privileges is recognised as in a container, and that a user
     /// namespace and a seccomp filter are distinguished.
     #[test]
-    fn containers_are_told_apart() {
+    fn containers_differ() {
         let (reason, remedy) = answer(&context(0, 0), libc::EPERM);
         assert!(reason.contains("root, but without") && remedy.contains("container"));
         let mut inside = context(0, u64::MAX);

@@ -38,7 +38,7 @@ enum {
 	/* From the cookie of a program shared by many functions. */
 	HOW_SESSION,
 	/* Flag: calls are recorded for per-packet traces. */
-	HOW_TELLING,
+	HOW_STEPS,
 	/* Flag: exits request slow paths, see lookup.h. */
 	HOW_ASKING = 4,
 };
@@ -201,7 +201,7 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 		frame->begin_ns = apart;
 		/* The lookup is excluded from the callers' time. */
 		now = leave_out(s, apart);
-		if (how & HOW_TELLING && (__s64)state.telling > 0)
+		if (how & HOW_STEPS && (__s64)state.telling > 0)
 			tell(now, apart, frame->where, depth + 1, 0);
 		return 0;
 	}
@@ -210,7 +210,7 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 	s->depth = depth + 1;
 	now = now_apart(s, &stolen);
 	frame->begin_ns = now - stolen;
-	if (how & HOW_TELLING && (__s64)state.telling > 0)
+	if (how & HOW_STEPS && (__s64)state.telling > 0)
 		tell(now, now - stolen, frame->where, depth + 1, 0);
 	return 0;
 }
@@ -273,7 +273,7 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 	bucket = bucket_of(t);
 	OPAQUE(bucket);
 	cell->buckets[bucket & (FUNCTIONS_BUCKETS - 1)]++;
-	if (how & HOW_TELLING && (__s64)state.telling > 0)
+	if (how & HOW_STEPS && (__s64)state.telling > 0)
 		tell(now, now - stolen, where, depth, 1);
 	return 0;
 }
@@ -295,11 +295,11 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 		return leave_at(bpf_ktime_get_ns(), (how), 0); \
 	}
 ENTER(enter_copy, HOW_WRITTEN)
-ENTER(enter_copy_told, HOW_TELLING)
+ENTER(enter_copy_steps, HOW_STEPS)
 LEAVE(asking_leave, HOW_ASKING)
-LEAVE(asking_leave_told, HOW_ASKING | HOW_TELLING)
+LEAVE(asking_leave_steps, HOW_ASKING | HOW_STEPS)
 LEAVE(whole_leave, HOW_WRITTEN)
-LEAVE(whole_leave_told, HOW_TELLING)
+LEAVE(whole_leave_steps, HOW_STEPS)
 
 /* Calls an empty function in an RCU read-side critical section. */
 SEC("raw_tp")
@@ -329,9 +329,9 @@ int session(void *ctx)
 }
 
 SEC("kprobe.session")
-int session_told(void *ctx)
+int session_steps(void *ctx)
 {
-	return both(ctx, HOW_SESSION | HOW_TELLING);
+	return both(ctx, HOW_SESSION | HOW_STEPS);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -97,7 +97,7 @@ impl Maker {
         telling: bool,
     ) -> Result<Maker, LiveError> {
         let template = |name: &str| match telling {
-            true => templates.template(&format!("{name}_told")),
+            true => templates.template(&format!("{name}_steps")),
             false => templates.template(name),
         };
         let pair = |kind: &str| -> Result<Pair, LiveError> {

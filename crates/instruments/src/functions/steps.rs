@@ -120,7 +120,7 @@ mod tests {
     /// Check the nesting of calls, that a packet without an end is left out, and the maximum number
     /// of packets.
     #[test]
-    fn packets_are_told_whole() {
+    fn packets_are_whole() {
         let raw = |at_ns, thread, depth, is_exit| RawStep {
             at_ns,
             thread,

@@ -268,7 +268,7 @@ mod tests {
 
     /// Check that classes are skipped, and contexts and classes inherited.
     #[test]
-    fn nodes_are_told() {
+    fn nodes_are_complete() {
         let mut tree = Tree::new(Shape::new(1, 2), BTreeMap::from([(1, 0), (2, 1)]));
         let raw = |parent, function, class| Node { parent, function, class, hint: 0 };
         let udp_rx = 0x80 | proto::UDP << 3 | direction::RX;

@@ -339,7 +339,7 @@ mod tests {
 
     /// Check the hints from names.
     #[test]
-    fn names_tell_the_direction() {
+    fn names_have_the_direction() {
         for (name, expected) in [
             ("udp_sendmsg", direction::TX),
             ("__x64_sys_sendto", direction::TX),

@@ -341,7 +341,7 @@ mod tests {
         made.find(vec![0x1000, 0x2000]);
         let names = (made.name(0x1000), made.name(0x2000));
         assert_eq!(names, (Some("three"), Some("two")));
-        assert_eq!(made.lost(), (0, false), "the same line is told once");
+        assert_eq!(made.lost(), (0, false), "the same line is reported once");
         File::options().write(true).open(&path).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
         made.find(vec![0x1000]);
         assert_eq!(made.name(0x1000), Some("three"));

@@ -149,7 +149,7 @@ impl Sampler {
     /// The kernel refuses the programs.
     pub(super) fn begin(&mut self) -> Result<(), LiveError> {
         self.windows_ns = [monotonic_ns(); 2];
-        self.tell_turn()?;
+        self.set_turn()?;
         for program in self.object.progs_mut() {
             if !program.autoload() {
                 continue;
@@ -207,7 +207,7 @@ impl Sampler {
         if window {
             self.windows_ns = [monotonic_ns(), self.windows_ns[0]];
         }
-        self.tell_turn()?;
+        self.set_turn()?;
         if !self.links.is_empty() {
             thread::sleep(GRACE);
         }
@@ -291,7 +291,7 @@ impl Sampler {
         wait.window_ns.saturating_sub(since)
     }
 
-    fn tell_turn(&self) -> Result<(), LiveError> {
+    fn set_turn(&self) -> Result<(), LiveError> {
         let turn = Turn { map: self.turns, window_ns: self.windows_ns[0] };
         let zero = 0_u32.to_ne_bytes();
         let written = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);

@@ -137,8 +137,8 @@ impl Packet {
     }
 }
 
-/// Bytes of `struct stages_told`.
-pub(super) const TOLD_BYTES: usize = size_of::<made::Told>();
+/// Bytes of `struct stages_traced`.
+pub(super) const TRACED_BYTES: usize = size_of::<made::Traced>();
 
 #[cfg(test)]
 mod tests {

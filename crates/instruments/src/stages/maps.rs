@@ -11,7 +11,7 @@ use netplumb_sys::plain::Plain;
 
 use super::assemble;
 use super::layout::{
-    self, CLASSES, Cpu, FAMILIES, Own as Taken, PROTOS, Packet, ROWS, TOLD_BYTES, WindowState,
+    self, CLASSES, Cpu, FAMILIES, Own as Taken, PROTOS, Packet, ROWS, TRACED_BYTES, WindowState,
 };
 use super::own::Own;
 
@@ -22,7 +22,7 @@ pub(super) struct Maps {
     cpus: MapHandle,
     times: MapHandle,
     drops: MapHandle,
-    told: MapHandle,
+    traced: MapHandle,
     tx: MapHandle,
     rx: MapHandle,
     own: MapHandle,
@@ -74,7 +74,7 @@ impl Maps {
             cpus: map("cpus")?,
             times: map("times")?,
             drops: map("drops")?,
-            told: map("told")?,
+            traced: map("traced")?,
             tx: map("tx")?,
             rx: map("rx")?,
             own: map("own")?,
@@ -129,8 +129,8 @@ impl Maps {
         for reason in reasons {
             self.drops.delete(&reason)?;
         }
-        let none = [0; TOLD_BYTES];
-        self.told.update(&ONLY, &none, MapFlags::ANY)
+        let none = [0; TRACED_BYTES];
+        self.traced.update(&ONLY, &none, MapFlags::ANY)
     }
 
     /// The state of each CPU.

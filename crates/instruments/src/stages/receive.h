@@ -93,7 +93,7 @@ static __always_inline void received(struct stages_task *t,
 	received_rows(t, p, end, 0);
 	if (end > copy)
 		tell(p, STAGES_SAW_RETURN, end);
-	told_out(p);
+	traced_out(p);
 }
 
 /* A reader took it; it belongs to the reader's call from here on. */
@@ -241,7 +241,7 @@ static __always_inline void gro_exit(struct stages_cpu *c, int result)
 		p = find(&rx, c->gro_head, &where);
 		if (p) {
 			count(c, p->proto, STAGES_P_RX_MERGED, p->segs);
-			told_out(p);
+			traced_out(p);
 			p->head = 0;
 		}
 	}

@@ -122,7 +122,7 @@ HOOK(kfree_skb, struct sk_buff *skb, void *location, __u32 reason)
 		proto = p->proto;
 		now = bpf_ktime_get_ns();
 		tell(p, STAGES_SAW_DROP, now);
-		told_out(p);
+		traced_out(p);
 		p->head = 0;
 	} else {
 		/*
@@ -182,7 +182,7 @@ HOOK(consume_skb, struct sk_buff *skb)
 		 */
 		if (p->proto == STAGES_RAW && !shared(skb)) {
 			count(c, STAGES_RAW, STAGES_P_RX_KERNEL, 1);
-			told_out(p);
+			traced_out(p);
 			p->head = 0;
 		}
 		return;

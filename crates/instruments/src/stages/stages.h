@@ -258,7 +258,7 @@ struct stages_packet {
 	/* Address of its data (skb->head); 0 if the slot is free. */
 	__u64 head;
 	__u64 at[STAGES_POINTS];
-	__u32 told;
+	__u32 traced;
 	__u32 bytes;
 	__u16 segs;
 	__u8 proto;
@@ -389,7 +389,7 @@ struct stages_times {
 };
 
 /* Which packets are traced. */
-struct stages_told {
+struct stages_traced {
 	__u64 head;
 	__u64 begun_ns;
 	__u32 id;

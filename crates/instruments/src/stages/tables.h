@@ -97,8 +97,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct stages_told);
-} told SEC(".maps");
+	__type(value, struct stages_traced);
+} traced SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -383,8 +383,8 @@ static __always_inline void step(__u32 id, __u32 event, __u64 now)
 static __always_inline void tell(const struct stages_packet *p, __u32 event,
 				 __u64 now)
 {
-	if (config.one_packet && p->told)
-		step(p->told, event, now);
+	if (config.one_packet && p->traced)
+		step(p->traced, event, now);
 }
 
 /*
@@ -394,16 +394,16 @@ static __always_inline void tell(const struct stages_packet *p, __u32 event,
 static __always_inline void choose(struct stages_packet *p, int received,
 				   __u64 now)
 {
-	struct stages_told *t;
+	struct stages_traced *t;
 	__u32 zero = 0;
 
 	if (!config.one_packet)
 		return;
-	t = bpf_map_lookup_elem(&told, &zero);
+	t = bpf_map_lookup_elem(&traced, &zero);
 	if (!t)
 		return;
 	if (received && t->head == p->head && now - t->begun_ns < SECOND_NS) {
-		p->told = t->id;
+		p->traced = t->id;
 		return;
 	}
 	/* One at a time; another one after some time. */
@@ -413,19 +413,19 @@ static __always_inline void choose(struct stages_packet *p, int received,
 	t->head = p->head;
 	t->begun_ns = now;
 	t->id = ++t->next;
-	p->told = t->id;
+	p->traced = t->id;
 }
 
 /* The packet's path has ended: the next one may be traced. */
-static __always_inline void told_out(const struct stages_packet *p)
+static __always_inline void traced_out(const struct stages_packet *p)
 {
-	struct stages_told *t;
+	struct stages_traced *t;
 	__u32 zero = 0;
 
-	if (!config.one_packet || !p->told)
+	if (!config.one_packet || !p->traced)
 		return;
-	t = bpf_map_lookup_elem(&told, &zero);
-	if (t && t->id == p->told)
+	t = bpf_map_lookup_elem(&traced, &zero);
+	if (t && t->id == p->traced)
 		t->head = 0;
 }
 

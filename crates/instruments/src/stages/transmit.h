@@ -81,7 +81,7 @@ static __always_inline void completed(struct stages_packet *p, __u64 now)
 						      : STAGES_T_COMPLETION,
 		       p, now - sent);
 	tell(p, STAGES_SAW_FREED, now);
-	told_out(p);
+	traced_out(p);
 	p->head = 0;
 }
 
@@ -169,7 +169,7 @@ HOOK(net_dev_queue, struct sk_buff *skb)
 		p->at[STAGES_AT_FIRST] = begun.at[STAGES_AT_FIRST];
 		p->at[STAGES_AT_RECEIVED] = begun.at[STAGES_AT_RECEIVED];
 		p->flags = begun.flags;
-		p->told = begun.told;
+		p->traced = begun.traced;
 		p->sample = begun.sample;
 	} else {
 		p->direction = STAGES_TX;

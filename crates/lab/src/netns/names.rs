@@ -297,7 +297,7 @@ mod tests {
 
     /// Check that an entry's owner is read back, and that other file names give none.
     #[test]
-    fn entries_tell_their_owner() {
+    fn entries_name_their_owner() {
         let owner = Owner::own().unwrap();
         let entry = owner.entry("plumb-0a1b2c");
         assert_eq!(Owner::of_entry(&entry), Some(("plumb-0a1b2c", owner)));
@@ -318,7 +318,7 @@ mod tests {
     /// Check that a process that has ended, and one of the same PID that started at another time,
     /// don't count as running, and that one of another PID namespace may.
     #[test]
-    fn the_dead_are_told_from_the_living() {
+    fn ended_processes_are_found() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id();
         while started(pid).unwrap().is_some() {

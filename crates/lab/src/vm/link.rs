@@ -226,7 +226,7 @@ mod tests {
 
     /// Check QEMU's arguments for each link, word by word.
     #[test]
-    fn every_link_as_told_to_qemu() {
+    fn every_link_for_qemu() {
         let arguments = |link, two_wires| {
             devices(link, two_wires)
                 .iter()

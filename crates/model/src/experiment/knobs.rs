@@ -155,7 +155,7 @@ impl Knobs {
     pub fn level(&self, key: &str) -> Option<&str> {
         let default = || match Knob::by_key(key)?.default {
             KnobDefault::Level(level) => Some(level),
-            KnobDefault::Told(_) => None,
+            KnobDefault::Described(_) => None,
         };
         self.get(key).or_else(default)
     }
@@ -457,7 +457,7 @@ impl Arm {
     pub fn level(&self, key: &str) -> Option<&str> {
         let default = || match Knob::by_key(key)?.default {
             KnobDefault::Level(level) => Some(level),
-            KnobDefault::Told(_) => None,
+            KnobDefault::Described(_) => None,
         };
         self.knobs.get(key).map(String::as_str).or_else(default)
     }

@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(20);
 const END: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(20);
 /// How much of the end of its output is kept.
-const TOLD_BYTES: usize = 4096;
+const OUTPUT_BYTES: usize = 4096;
 /// The directory of files of root's DPDK processes (rte_eal_get_runtime_dir).
 const RUNTIME: &str = "/var/run/dpdk";
 
@@ -32,7 +32,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// The state of the child, shared with its thread.
 #[derive(Debug, Default)]
 struct State {
-    told: Vec<u8>,
+    output: Vec<u8>,
     /// How it exited.
     ended: Option<String>,
 }
@@ -135,7 +135,7 @@ impl Process {
     /// The end of its output.
     fn output_text(&self) -> String {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&state.told);
+        let text = String::from_utf8_lossy(&state.output);
         let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(6)..].join("; ")
     }
@@ -189,9 +189,9 @@ fn keep(
             break;
         }
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.told.extend(&buffer[..bytes]);
-        let over = state.told.len().saturating_sub(TOLD_BYTES);
-        state.told.drain(..over);
+        state.output.extend(&buffer[..bytes]);
+        let over = state.output.len().saturating_sub(OUTPUT_BYTES);
+        state.output.drain(..over);
     }
     let ended = match child.wait() {
         Ok(status) => status.to_string(),

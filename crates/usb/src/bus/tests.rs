@@ -293,7 +293,7 @@ fn a_cable_has_two_ends() {
 
 /// Check that the loop ends on request, and closes the sockets.
 #[test]
-fn ends_when_told() {
+fn ends_when_asked() {
     let (mut served, mut one, _other) = wired();
     served.handle.stop();
     served.join().unwrap();

@@ -343,7 +343,7 @@ fn assert_same(seed: u64, found: &[String], expected: &[String]) {
     };
     if found != expected {
         panic!(
-            "seed {seed}\n  only told: {:#?}\n  only expected: {:#?}",
+            "seed {seed}\n  only reported: {:#?}\n  only expected: {:#?}",
             only(found, expected),
             only(expected, found)
         );

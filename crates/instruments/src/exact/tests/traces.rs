@@ -349,7 +349,7 @@ fn calls_add_up_to_costs() {
                 }
                 for (step, below) in call.steps.iter().zip(below) {
                     // Of what came in between, only the beginning is recorded.
-                    let within = step.flags.has(Flags::ASIDE) || !is_told(call, step.parent);
+                    let within = step.flags.has(Flags::ASIDE) || !is_reported(call, step.parent);
                     assert!(within || step.total == step.own + below, "{function}, seed {seed}");
                 }
             }
@@ -360,7 +360,7 @@ fn calls_add_up_to_costs() {
 }
 
 /// Whether a step is below nothing that came in between.
-fn is_told(call: &TracedCall, mut at: Option<u32>) -> bool {
+fn is_reported(call: &TracedCall, mut at: Option<u32>) -> bool {
     while let Some(step) = at.map(|at| &call.steps[at as usize]) {
         if step.flags.has(Flags::ASIDE) {
             return false;

@@ -99,7 +99,7 @@ fn plugin_support_is_asked_for() {
 
 /// Check that all kinds of refusals of a plugin are distinguished.
 #[test]
-fn refusals_are_told_apart() {
+fn refusals_differ() {
     let old = "qemu-system-x86_64: -plugin x.so: invalid option";
     assert_eq!(read_refusal(old), PluginSupport::NotCompiledIn);
     let new = "qemu-system-x86_64: plugin interface not enabled in this build";

@@ -72,7 +72,7 @@ pub enum Default {
     /// One of the levels that it accepts.
     Level(&'static str),
     /// No level; a description of the default.
-    Told(&'static str),
+    Described(&'static str),
 }
 
 /// How a knob is written in the name of an arm.
@@ -233,7 +233,7 @@ impl Knob {
     /// Its row in the reference of experiment files.
     pub fn row(&self) -> String {
         let default = match (self.default, self.takes) {
-            (Default::Told(words), _) => words.to_string(),
+            (Default::Described(words), _) => words.to_string(),
             (Default::Level(level), Takes::Word { .. } | Takes::Text { .. }) => {
                 format!("`\"{level}\"`")
             }

@@ -20,7 +20,7 @@ pub(super) const KNOBS: &[Knob] = &[
         key: "path",
         flag: Flag::List("path"),
         takes: Takes::Word { what: "data path", words: DataPath::WORDS },
-        default: Default::Told("the first one that supports it"),
+        default: Default::Described("the first one that supports it"),
         recorded: Recorded::Always,
         turn: 31,
         help: "data path that handles the frames",
@@ -43,7 +43,7 @@ pub(super) const KNOBS: &[Knob] = &[
             what: "frame size",
             parse: |text| text.parse::<FrameSize>().map(|size| size.to_string()),
         },
-        default: Default::Told(
+        default: Default::Described(
             "the shortest with all headers and a timestamp: 60 over IPv4, 62 over IPv6, more for tcp-syn",
         ),
         recorded: Recorded::Always,
@@ -144,7 +144,7 @@ pub(super) const KNOBS: &[Knob] = &[
         key: "fault",
         flag: Flag::List("plant"),
         takes: Takes::Word { what: "fault", words: Fault::WORDS },
-        default: Default::Told("none"),
+        default: Default::Described("none"),
         labs: OWN,
         turn: 44,
         help: "fault to inject: `no-napi`, `full-ring`, `wrong-mac`, `ttl` or `mtu`; checks that no rate is reported",
