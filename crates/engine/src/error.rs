@@ -344,6 +344,7 @@ impl EngineError {
             && let Some(why) = wire::describe_refusal(stderr)
                 .or_else(|| exact::describe_refusal(stderr))
                 .or_else(|| no_property(stderr))
+                .or_else(|| no_sandbox(stderr))
         {
             return EngineError::Plugin(format!("{why}\n  QEMU said: {}", stderr.join(" ")));
         }
@@ -377,6 +378,16 @@ fn no_property(stderr: &[String]) -> Option<String> {
     ))
 }
 
+/// If QEMU ended because it was built without seccomp (`qemu_init` in softmmu/vl.c): what to do.
+fn no_sandbox(stderr: &[String]) -> Option<String> {
+    let refused = stderr.iter().any(|line| line.contains("-sandbox"));
+    refused.then(|| {
+        "this QEMU can't filter its system calls (-sandbox): use one with seccomp, such as any distribution's, or \
+         set PLUMB_CONFINE_QEMU=0 if you trust the guest's kernel"
+            .into()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,6 +409,8 @@ mod tests {
         let throttle =
             "-device e1000-82545em,mitigation=off: Property 'e1000-82545em.mitigation' not found";
         assert!(message("exit status: 1", throttle).contains("--throttle off"));
+        let seccomp = "-sandbox support is not enabled in this QEMU binary";
+        assert!(message("exit status: 1", seccomp).contains("PLUMB_CONFINE_QEMU=0"));
         let killed = message("signal: 11 (SIGSEGV)", "undefined symbol: x");
         assert!(killed.starts_with("QEMU failed (signal: 11 (SIGSEGV))"), "{killed}");
     }

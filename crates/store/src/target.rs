@@ -11,7 +11,7 @@ use std::fs::{self, File, FileType, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -259,8 +259,8 @@ impl Unnamed {
         // Default permissions, restricted by the umask.
         let mode = Mode::from_raw_mode(0o666);
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-        match rustix::fs::open(&folder, flags, mode) {
-            Ok(file) => Ok(Unnamed { file: file.into(), folder, name: None }),
+        let new = match rustix::fs::open(&folder, flags, mode) {
+            Ok(file) => Unnamed { file: file.into(), folder, name: None },
             // Not supported by the kernel or the file system: open(2).
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
                 let (file, name) = named_builder()
@@ -268,9 +268,23 @@ impl Unnamed {
                     .tempfile_in(&folder)
                     .map_err(plain)?
                     .into_parts();
-                Ok(Unnamed { file, folder, name: Some(name) })
+                Unnamed { file, folder, name: Some(name) }
             }
-            Err(e) => Err(e.into()),
+            Err(e) => return Err(e.into()),
+        };
+        new.give_to_caller()?;
+        Ok(new)
+    }
+
+    /// Under sudo, make it the caller's if the directory is: root's would be in the way there.
+    fn give_to_caller(&self) -> io::Result<()> {
+        let id = |key: &str| std::env::var(key).ok().and_then(|id| id.parse::<u32>().ok());
+        let (Some(uid), Some(gid)) = (id("SUDO_UID"), id("SUDO_GID")) else {
+            return Ok(());
+        };
+        match rustix::process::geteuid().is_root() && fs::metadata(&self.folder)?.uid() == uid {
+            true => fchown(&self.file, Some(uid), Some(gid)),
+            false => Ok(()),
         }
     }
 

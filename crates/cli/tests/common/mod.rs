@@ -378,6 +378,11 @@ impl Running {
         self.child.id()
     }
 
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Send a signal.
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: a process that we started and have not waited for.

@@ -150,7 +150,8 @@ fn what_is_read_ahead() {
     assert_eq!(pages("held open"), pages("after"));
     assert_eq!(pages("opened again"), pages("before"));
     let faults = figure(&one, "before", &reads::MAJOR_FAULTS);
-    assert_eq!(calls(&one, "before", "page_cache_ra_unbounded"), faults as u64);
+    let reads = calls(&one, "before", "page_cache_ra_unbounded");
+    assert!((faults as u64..=(1.1 * faults) as u64).contains(&reads), "{reads} of {faults}");
 
     // 3.3 ms more for each time that the program waits, whatever it waits for at once.
     let time = |arm: &str| figure(&one, arm, &reads::GUEST_TIME);

@@ -11,6 +11,7 @@ mod bad_guests;
 mod bad_input;
 mod between_guests;
 mod command;
+mod confined;
 mod diff;
 mod disks;
 mod documents;

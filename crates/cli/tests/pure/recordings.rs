@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::Place;
+use crate::common::{Place, Running};
 use netplumb_kernel::compression::{self, Compression};
 use netplumb_model::recording::env;
 
@@ -114,6 +114,34 @@ fn nothing_identifying_is_left() {
     place.run("redact exact.plumb").code(2);
     place.run("redact none.plumb -o given.plumb").code(1);
     assert!(!place.path("given.plumb").exists());
+}
+
+/// Check that what root writes for a caller of sudo belongs to that caller in a directory of theirs, also if it replaces a
+/// file, and to root elsewhere.
+#[test]
+fn files_belong_to_who_called_sudo() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    const CALLER: u32 = 65_534;
+    // SAFETY: it takes nothing, and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        netplumb_testkit::skip("it needs root");
+        return;
+    }
+    let place = Place::new();
+    unpacked(&place, "short");
+    fs::create_dir(place.path("theirs")).unwrap();
+    chown(place.path("theirs"), Some(CALLER), Some(CALLER)).unwrap();
+    let outputs = [("theirs/a.html", CALLER), ("theirs/a.html", CALLER), ("own.html", 0)];
+    for (file, owner) in outputs {
+        let mut command = place.plumb(&format!("report short.plumb --html {file}"));
+        command.env("SUDO_UID", CALLER.to_string()).env("SUDO_GID", CALLER.to_string());
+        Running::start(&mut command).finish().code(0);
+        assert_eq!(fs::metadata(place.path(file)).unwrap().uid(), owner, "{file}");
+    }
+    let mut command = place.plumb("redact short.plumb -o theirs/b.plumb");
+    command.env("SUDO_UID", CALLER.to_string()).env("SUDO_GID", CALLER.to_string());
+    Running::start(&mut command).finish().code(0);
+    assert_eq!(fs::metadata(place.path("theirs/b.plumb")).unwrap().uid(), CALLER);
 }
 
 /// Check that a loss of an old recording, which does not name its instrument, is in the report of

@@ -4,6 +4,7 @@ mod acpi;
 pub mod agent;
 mod board;
 pub mod bulk;
+mod confine;
 mod console;
 mod control;
 mod cpu;

@@ -22,6 +22,7 @@ use netplumb_model::message::{PROTOCOL_VERSION, Refused, Reply, Request};
 use netplumb_sys::cpus;
 use netplumb_sys::memory::memfd;
 
+use super::confine::Confinement;
 use super::console::{Tail, lines};
 use super::deadline::Deadline;
 use super::error::Doing;
@@ -180,9 +181,17 @@ impl Guest {
             // A process group of its own: Ctrl-C is handled by plumb.
             .process_group(0);
         let (parent, cpu) = (std::process::id(), extra.cpu);
+        let confinement = Confinement::wanted();
+        if confinement.is_some() {
+            command.args(Confinement::args());
+        }
         // SAFETY: the closure makes system calls only, and allocates nothing.
         unsafe {
             command.pre_exec(move || {
+                // First: it may reset what follows.
+                if let Some(confinement) = &confinement {
+                    confinement.enter()?;
+                }
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(io::Error::last_os_error());
                 }
