@@ -22,7 +22,7 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build arm64 x86-64 page demo test test-debian13 book compatibility soak lint deny bench bench-paper install uninstall clean
+.PHONY: help setup build arm64 x86-64 page demo test test-debian13 book compatibility soak lint deny bench bench-paper dist install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -94,9 +94,13 @@ bench-paper: ## draw the figures of the XDP paper again, as root
 	@cargo build --release --locked
 	@$(PLUMB) run experiments/xdp-paper.toml
 
+dist: ## packages for Debian and tarballs, for x86-64 and arm64, in target/dist
+	@scripts/setup.sh build arm64 dist
+	@scripts/dist.sh
+
 install: ## install plumb below PREFIX (/usr/local)
 	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }
-	@scripts/embed.sh
+	@scripts/embed.sh $(PLUMB)
 	install -D -m 755 $(PLUMB) $(DESTDIR)$(PREFIX)/bin/plumb
 	$(PLUMB) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)

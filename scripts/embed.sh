@@ -20,5 +20,5 @@ for machine in x86_64 aarch64; do
 	fi
 done
 # A file of its own: cargo has a link to the one that it made, and plumb may be running.
-objcopy "${sections[@]}" "$plumb" "$plumb.new"
+"${OBJCOPY:-objcopy}" "${sections[@]}" "$plumb" "$plumb.new"
 mv "$plumb.new" "$plumb"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to it that what the build, the lab and the tests need is there.
 #
-#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, soak, guest-test, arm64, x86-64,
+#   scripts/setup.sh [--try] GROUP...     groups: build, run, test, soak, dist, guest-test, arm64, x86-64,
 #                                         other-qemu
 #   scripts/setup.sh --list GROUP...      names of packages, installed or not
 #
@@ -62,6 +62,12 @@ needs() {
 			sysctl procps
 			python3 python3
 			/etc/ssl/certs/ca-certificates.crt ca-certificates
+		LIST
+		;;
+	dist)
+		cat <<-LIST
+			lintian lintian
+			dpkg-deb dpkg
 		LIST
 		;;
 	soak)

@@ -61,7 +61,10 @@ fn plugin(folder: &Path, sources: &[&str], out: &Path) {
         "-Werror",
         "-shared",
         "-fvisibility=hidden",
+        // It is the same wherever it was built.
+        "-Wl,--build-id=none",
     ]);
+    compiler.arg(format!("-ffile-prefix-map={}=plugins/qemu", folder.display()));
     compiler.arg("-o").arg(out);
     compiler.args(sources.iter().map(|file| folder.join(file)));
     run(compiler, "a QEMU plugin does not compile: is a C compiler installed?");

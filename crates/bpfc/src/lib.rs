@@ -132,6 +132,13 @@ fn programs(source: &Path, out: &Path) {
         other => other,
     };
     clang.arg(format!("-D__TARGET_ARCH_{kernel}"));
+    // BTF names sources: the same wherever it was built.
+    clang.arg("-fdebug-compilation-dir=.");
+    for (path, name) in
+        [(folder, "bpf"), (&shared, "bpf"), (&out_folder, "out"), (&libbpf, "libbpf")]
+    {
+        clang.arg(format!("-ffile-prefix-map={}={name}", path.display()));
+    }
     clang.arg("-c").arg(source).arg("-o").arg(out);
     run(
         clang,

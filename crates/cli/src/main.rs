@@ -39,6 +39,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use netplumb_lab::vm;
+use netplumb_model::arch::Arch;
 
 use args::heading;
 use exit::Failure;
@@ -120,7 +122,30 @@ enum Command {
 
 /// The command line, with its help.
 fn command() -> clap::Command {
-    help::shaped(Cli::command())
+    let command = help::shaped(Cli::command());
+    // To look for the agents takes time.
+    match std::env::args().any(|word| word == "--version") {
+        true => command.long_version(long_version()),
+        false => command,
+    }
+}
+
+/// The version, the commit that a package was built from, and the guests for which it has an agent.
+fn long_version() -> &'static str {
+    let commit = option_env!("PLUMB_COMMIT").unwrap_or("not recorded: built by cargo");
+    let has_agent = |arch: &&Arch| vm::agent::program(**arch).is_ok();
+    let guests: Vec<String> = Arch::ALL.iter().filter(has_agent).map(Arch::to_string).collect();
+    let text = format!(
+        "{}\ncommit: {commit}\nguests: {}\nrecordings: schema {}",
+        env!("CARGO_PKG_VERSION"),
+        match guests[..] {
+            [] => "none: there is no agent".into(),
+            _ => guests.join(", "),
+        },
+        netplumb_store::VERSION
+    );
+    // Once per run.
+    Box::leak(text.into_boxed_str())
 }
 
 fn main() -> ExitCode {
