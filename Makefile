@@ -22,7 +22,7 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build arm64 x86-64 page demo test test-debian13 book compatibility soak lint deny bench bench-paper dist install uninstall clean
+.PHONY: help setup build arm64 x86-64 page demo test test-debian13 book compatibility soak lint deny bench bench-paper dist dist-test install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +97,10 @@ bench-paper: ## draw the figures of the XDP paper again, as root
 dist: ## packages for Debian and tarballs, for x86-64 and arm64, in target/dist
 	@scripts/setup.sh build arm64 dist
 	@scripts/dist.sh
+
+dist-test: ## install and purge the package of `make dist` in bare roots of Debian 12 and 13, as root
+	@scripts/setup.sh dist other-qemu
+	@scripts/dist-test.sh
 
 install: ## install plumb below PREFIX (/usr/local)
 	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }

@@ -13,6 +13,8 @@ esac
 if ! git describe --exact-match --match "v$version" >/dev/null 2>&1; then
 	version=$version~git$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y%m%d.%H%M).$commit
 fi
+# Who made the commit made the package; the release's names who releases.
+maintainer=$(git log -1 --format='%cn <%ce>')
 date=$(date -u -R -d "@$SOURCE_DATE_EPOCH")
 
 package=$tree.deb
@@ -26,7 +28,7 @@ cat >"$doc/changelog.Debian" <<-TEXT
 
 	  * See /usr/share/doc/netplumb/changelog.gz.
 
-	 -- The Netplumb authors <netplumb@localhost>  $date
+	 -- $maintainer  $date
 TEXT
 gzip -n9 "$doc/changelog.Debian"
 cat >"$doc/copyright" <<-TEXT
@@ -35,11 +37,11 @@ cat >"$doc/copyright" <<-TEXT
 	Comment: The licences of all that plumb is linked with are in THIRD-PARTY.txt.
 
 	Files: *
-	Copyright: The Netplumb authors
+	Copyright: 2026 The Netplumb authors
 	License: MIT or Apache-2.0
 
 	Files: plugins/qemu/* *.bpf.c
-	Copyright: The Netplumb authors
+	Copyright: 2026 The Netplumb authors
 	License: GPL-2.0-or-later
 	 On Debian systems the text is in /usr/share/common-licenses/GPL-2.
 
@@ -52,24 +54,21 @@ TEXT
 # The copyright file refers to Debian's own copies.
 rm -r "$doc/LICENSES"
 cat >"$package/usr/share/lintian/overrides/netplumb" <<-TEXT
-	# Its own file is PID 1 of guests without a C library, and it carries the agents of both architectures.
-	netplumb: statically-linked-binary [usr/bin/plumb]
-	# libbpf, libelf, zlib and SQLite in the versions that were tested.
-	netplumb: embedded-library *
+	# It is static: it runs on any distribution, and its agent is PID 1 of guests that have no C library.
+	netplumb: shared-library-lacks-prerequisites [usr/bin/plumb]
 TEXT
 size=$(du -sk --apparent-size "$package" | cut -f1)
 cat >"$package/DEBIAN/control" <<-TEXT
 	Package: netplumb
 	Version: $version
 	Architecture: $architecture
-	Maintainer: The Netplumb authors <netplumb@localhost>
+	Maintainer: $maintainer
 	Installed-Size: $size
 	Depends: $qemu (>= 1:7.2)
 	Recommends: bubblewrap, iproute2
 	Suggests: $other, nftables, iperf3, dpdk
 	Section: net
 	Priority: optional
-	Homepage: https://example.org/netplumb
 	Description: where a packet's time goes in the Linux kernel
 	 Netplumb counts every kernel instruction for each packet, by function, in a
 	 virtual machine: the same numbers on every boot, with nothing inserted into

@@ -321,7 +321,7 @@ ensure_other_qemu() {
 	write_qemus "$newest"
 }
 
-groups="build, run, test, soak, guest-test, arm64, x86-64, other-qemu"
+groups="build, run, test, soak, dist, guest-test, arm64, x86-64, other-qemu"
 optional=false list=false
 if [ "${1-}" = --list ]; then
 	list=true

@@ -153,11 +153,12 @@ fn what_is_read_ahead() {
     let reads = calls(&one, "before", "page_cache_ra_unbounded");
     assert!((faults as u64..=(1.1 * faults) as u64).contains(&reads), "{reads} of {faults}");
 
-    // 3.3 ms more for each time that the program waits, whatever it waits for at once.
+    // 3.3 ms more for each time that the program waits, whatever it waits for at once: a page that is being read already
+    // takes a part of that.
     let time = |arm: &str| figure(&one, arm, &reads::GUEST_TIME);
     let waits = figure(&one, "after", &reads::MAJOR_FAULTS);
     let each_ms = (time("queue") - time("after")) / waits / 1e6;
-    assert!((each_ms / 3.3 - 1.0).abs() < 0.05, "{each_ms} ms");
+    assert!((each_ms / 3.3 - 1.0).abs() < 0.1, "{each_ms} ms");
 
     let (mut all, mut without) = (0, 0);
     for cost in &one.costs {
