@@ -59,7 +59,7 @@ static struct {
 	qemu_plugin_id_t plugin;
 	const struct arch *arch;
 	int fd;
-	bool armed;	/* blocks are recorded */
+	bool armed;	 /* blocks are recorded */
 	bool count_user; /* user mode's blocks too */
 	bool settle_clock;
 	bool values;   /* registers at calls and returns */
@@ -130,8 +130,9 @@ static uint64_t insns_so_far(void)
 {
 	uint64_t kernel = plugin_counter_read(&state.kernel_insns);
 
-	return state.count_user ? kernel + plugin_counter_read(&state.user_insns)
-			       : kernel;
+	return state.count_user
+		       ? kernel + plugin_counter_read(&state.user_insns)
+		       : kernel;
 }
 
 /* Finish the previous block: record its count if it was interrupted. */
@@ -430,7 +431,8 @@ static void on_mark(unsigned int vcpu, void *data)
 		values_forget();
 	/* A window opens or closes here, not at the start of a block. */
 	if (state.count_user && state.before) {
-		put_record(EXACT_PARTIAL, (uint32_t)(insns_so_far() - state.counted));
+		put_record(EXACT_PARTIAL,
+			   (uint32_t)(insns_so_far() - state.counted));
 		state.counted = insns_so_far();
 	}
 	put_record(EXACT_MARK, mark);

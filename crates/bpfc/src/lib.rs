@@ -3,6 +3,7 @@
 
 mod btf;
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::{env, fs};
@@ -98,22 +99,33 @@ fn programs(source: &Path, out: &Path) {
             tell(&format!("rerun-if-changed={}", entry.path().display()));
         }
     }
+    // bpf/bpf_helpers.h as of the libbpf that is linked in.
+    let libbpf = variable("DEP_BPF_INCLUDE");
+    // BTF has the names of sources, and their lines, which clang reads by these names: relative ones are the same wherever
+    // they are built.
+    let here = out_folder.join("bpf");
+    let name = folder.file_name().unwrap_or("programs".as_ref());
+    for (name, to) in [(name, folder), ("shared".as_ref(), &shared), ("libbpf".as_ref(), &libbpf)] {
+        let _ = fs::create_dir_all(&here).and_then(|()| fs::remove_file(here.join(name)));
+        if let Err(error) = symlink(to, here.join(name)) {
+            fail(&format!("{}: {error}", here.join(name).display()));
+        }
+    }
+    let file = Path::new(name).join(source.file_name().unwrap_or_default());
     let mut clang = Command::new(env::var_os(CLANG).unwrap_or_else(|| "clang".into()));
+    clang.current_dir(&here).arg("-fdebug-compilation-dir=.");
     // -g is for the BTF that libbpf makes the maps from.
     clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     // The programs' context is there whether they read it or not.
     clang.arg("-Wno-unused-parameter");
-    // bpf/bpf_helpers.h as of the libbpf that is linked in.
-    let libbpf = variable("DEP_BPF_INCLUDE");
-    clang.arg("-I").arg(&libbpf);
+    clang.args(["-I", "libbpf"]);
     let results = out_folder.join("helper_results.h");
     let declared = fs::read_to_string(libbpf.join(HELPERS)).unwrap_or_default();
     match helper_results(&declared) {
         Some(text) if fs::write(&results, &text).is_ok() => {}
         _ => fail(&format!("{} can't be made of libbpf's {HELPERS}", results.display())),
     }
-    clang.arg("-include").arg(results);
-    clang.arg("-I").arg(&shared);
+    clang.args(["-include", "../helper_results.h", "-I", "shared"]);
     // asm/types.h: for clang the target is BPF, so it does not look where the
     // distribution keeps the headers of a machine's kind, its own or another.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
@@ -132,14 +144,7 @@ fn programs(source: &Path, out: &Path) {
         other => other,
     };
     clang.arg(format!("-D__TARGET_ARCH_{kernel}"));
-    // BTF names sources: the same wherever it was built.
-    clang.arg("-fdebug-compilation-dir=.");
-    for (path, name) in
-        [(folder, "bpf"), (&shared, "bpf"), (&out_folder, "out"), (&libbpf, "libbpf")]
-    {
-        clang.arg(format!("-ffile-prefix-map={}={name}", path.display()));
-    }
-    clang.arg("-c").arg(source).arg("-o").arg(out);
+    clang.arg("-c").arg(file).arg("-o").arg(out);
     run(
         clang,
         "the BPF programs do not compile: are clang and the kernel's headers for user space \

@@ -354,7 +354,7 @@ fn redacted_value(key: &str, value: toml::Value, words: &Words) -> toml::Value {
     let is_command = COMMANDS.contains(&key) && words.takes(Secret::Commands);
     match value {
         toml::Value::String(text) => toml::Value::String(words.redacted(&text)),
-        toml::Value::Array(all) if is_command && all.iter().all(|v| is_word(v)) => {
+        toml::Value::Array(all) if is_command && all.iter().all(is_word) => {
             let program = all.into_iter().next().into_iter();
             toml::Value::Array(program.map(|v| redacted_value("", v, words)).collect())
         }
