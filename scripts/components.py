@@ -40,10 +40,22 @@ def linked():
 
 
 def texts(folder):
-    """The licence files of a package."""
-    for path in sorted(pathlib.Path(folder).iterdir()):
+    """The licence files of a package, and of the C libraries in folders of it."""
+    folder = pathlib.Path(folder)
+    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
         if path.is_file() and TEXTS.match(path.name):
-            yield path.name, path.read_text(errors="replace").strip()
+            yield str(path.relative_to(folder)), path.read_text(errors="replace").strip()
+
+
+def carried(packages):
+    """The page's packages: what it depends on but Vite, which builds it."""
+    reached, todo = set(), [name for name in packages[""]["dependencies"] if name != "vite"]
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += packages[f"node_modules/{name}"].get("dependencies", {})
+    return sorted(reached)
 
 
 def main():
@@ -64,17 +76,15 @@ def main():
             "hashes": [{"alg": "SHA-256", "content": hashes[(name, version)]}],
         })
     page = json.loads(pathlib.Path("web/package-lock.json").read_text())
-    for path, package in sorted(page["packages"].items()):
-        name = path.removeprefix("node_modules/")
-        # Vite and what comes with it build the page, and are not in it.
-        if path and not package.get("dev") and (name.startswith("d3-") or name.startswith("@dagrejs/")):
-            components.append({
-                "type": "library",
-                "name": name,
-                "version": package["version"],
-                "purl": f"pkg:npm/{name.replace('@', '%40')}@{package['version']}",
-                "licenses": [{"license": {"id": package.get("license", "ISC")}}],
-            })
+    for name in carried(page["packages"]):
+        package = page["packages"][f"node_modules/{name}"]
+        components.append({
+            "type": "library",
+            "name": name,
+            "version": package["version"],
+            "purl": f"pkg:npm/{name.replace('@', '%40')}@{package['version']}",
+            "licenses": [{"license": {"id": package["license"]}}],
+        })
     workspace = tomllib.loads(pathlib.Path("Cargo.toml").read_text())["workspace"]["package"]
     bill = {
         "bomFormat": "CycloneDX",

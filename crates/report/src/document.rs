@@ -38,7 +38,7 @@ pub struct Document<'r> {
     /// What must be known before the figures are believed, for the page.
     warnings: Vec<String>,
     sections: Vec<Section<'r>>,
-    /// The rows that CSV has, unless they are those of the first table.
+    /// The table for CSV, if it is not the first one.
     csv: Option<Section<'r>>,
     /// Makes charts for the page, if the experiment names none.
     charts: Box<dyn Fn() -> Vec<PageChart> + 'r>,

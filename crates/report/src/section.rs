@@ -67,7 +67,7 @@ impl<R> Rows for Table<'_, R> {
 enum Content<'r> {
     /// Nothing: the sentences are all.
     None,
-    /// A table, for each reader. Terminals cut names to so many letters.
+    /// A table for each reader; terminals cut names to `name_letters`.
     Rows { of: Box<dyn Fn(Reader) -> Box<dyn Rows + 'r> + 'r>, name_letters: usize },
     /// A picture of letters, for terminals alone.
     Text(Box<dyn Fn(usize) -> String + 'r>),
@@ -287,7 +287,7 @@ impl<'r> Section<'r> {
     }
 }
 
-/// Sections on the page: those of the same place are one.
+/// The page's sections: neighbours with the same place are joined.
 pub(crate) fn placed(sections: &[Section<'_>]) -> Vec<PageSection> {
     let mut placed: Vec<PageSection> = Vec::new();
     for (place, parts) in sections.iter().map(Section::page) {

@@ -32,7 +32,7 @@ proptest! {
         prop_assert!(upper(bucket) - lower(bucket) <= (value / 4).max(1));
     }
 
-    /// Check that histograms merge to that of all values, in any order.
+    /// Check that merged histograms equal the histogram of all values, in either order.
     #[test]
     fn merged(one in vec(any::<u64>(), 0..50), other in vec(any::<u64>(), 0..50)) {
         let mut merged = histogram(&one);

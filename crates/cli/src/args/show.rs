@@ -145,7 +145,6 @@ impl ShowArgs {
             ("--layer", self.layer.is_some()),
             ("--tree", self.tree),
             ("--threads", self.threads),
-            ("--threads", self.threads),
             ("--focus", self.focus.is_some()),
             ("--lines", self.lines.is_some()),
             ("--call", !self.call.is_empty()),

@@ -77,8 +77,8 @@ fn every_format() {
     }
 }
 
-/// Check that of each kind nothing identifying is left in the file that is to be given away, while all figures are; that
-/// a report leaves it out, too; and that what is left is listed.
+/// Check that a redacted recording of each kind has all figures and no secret, that `report --redact` prints the same, and
+/// that the texts in it are listed.
 #[test]
 fn nothing_identifying_is_left() {
     let place = Place::new();

@@ -5,13 +5,9 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::text::Words;
-use super::{Arm, ArmNotes, BlockHop, Derivation, MadeBy, Recording, env};
+use super::{Arm, ArmNotes, Derivation, MadeBy, Recording, env};
 use crate::experiment::Experiment;
-use crate::loss::Loss;
-use crate::quantity::Scalar;
-use crate::samples::Thread;
 use crate::span::SpanOf;
-use crate::spans::Group;
 
 /// What is taken out of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,7 +99,8 @@ impl Recording {
         for command in self.commands() {
             words.learn_command(&command);
         }
-        let mut made = self.clone().with_texts(&mut |_, text| words.redacted(&text));
+        let mut made = self.clone();
+        made.visit_texts(&mut |_, text| *text = words.redacted(text));
         for (key, secret) in SECRET_FACTS {
             if redaction.takes(secret) {
                 made.environment.remove(key);
@@ -122,10 +119,7 @@ impl Recording {
     /// All texts, each with what it is; without the experiment's.
     pub fn texts(&self) -> Vec<(&'static str, String)> {
         let mut texts = Vec::new();
-        self.clone().with_texts(&mut |what, text| {
-            texts.push((what, text.clone()));
-            text
-        });
+        self.clone().visit_texts(&mut |what, text| texts.push((what, text.clone())));
         texts
     }
 
@@ -170,154 +164,85 @@ impl Recording {
         }
     }
 
-    /// The recording with its texts replaced, each with what it is.
-    fn with_texts(self, new: &mut dyn FnMut(&'static str, String) -> String) -> Recording {
+    /// Visit all texts, each with what it is; without the experiment's.
+    fn visit_texts(&mut self, visit: &mut dyn FnMut(&'static str, &mut String)) {
+        // Every field is named: a new one has to be thought of here.
         let Recording {
             environment,
-            experiment_toml,
-            quantities,
+            experiment_toml: _,
+            quantities: _,
             arms,
             notes,
-            blocks,
+            blocks: _,
             functions,
             source_files,
-            source_texts,
-            nodes,
-            costs,
-            samples,
+            source_texts: _,
+            nodes: _,
+            costs: _,
+            samples: _,
             threads,
             spans,
             groups,
-            slices,
-            attachments,
-            calibration,
+            slices: _,
+            attachments: _,
+            calibration: _,
             scalars,
             hops,
-            traces,
+            traces: _,
             trace_texts,
-            line_costs,
-            code,
+            line_costs: _,
+            code: _,
             losses,
             not_measured,
             over_budget,
             not_tried,
-            complete,
+            complete: _,
         } = self;
-        let mut each = |what, map: BTreeMap<String, String>| -> BTreeMap<String, String> {
-            map.into_iter().map(|(key, text)| (key, new(what, text))).collect()
-        };
-        let environment = each("fact", environment);
-        let not_tried = each("setting", not_tried);
-        let not_measured = not_measured.into_iter();
-        let not_measured = not_measured.map(|(by, all)| (by, each("reason", all))).collect();
-        let notes = notes.into_iter().map(|(arm, notes)| {
-            let ArmNotes { failed, facts, inert, diagnosis, irregular } = notes;
-            let notes = ArmNotes {
-                failed: each("reason", failed),
-                facts: each("fact", facts),
-                inert: each("reason", inert),
-                diagnosis,
-                irregular,
-            };
-            (arm, notes)
-        });
-        let notes: BTreeMap<u32, ArmNotes> = notes.collect();
-        let notes = notes.into_iter().map(|(arm, notes)| {
-            let diagnosis = notes.diagnosis.map(|text| new("reason", text));
-            let irregular = notes.irregular.into_iter();
-            let irregular = irregular.map(|(goal, text)| (goal, new("reason", text))).collect();
-            (arm, ArmNotes { diagnosis, irregular, ..notes })
-        });
-        let notes = notes.collect();
-        let arms = arms.into_iter().map(|arm| arm_with(arm, new)).collect();
-        let functions = functions.into_iter().map(|mut function| {
-            function.name = new("function", function.name);
-            function.module = function.module.map(|module| new("program or module", module));
-            function
-        });
-        let functions = functions.collect();
-        let mut all =
-            |what, texts: Vec<String>| texts.into_iter().map(|text| new(what, text)).collect();
-        let source_files = all("source file", source_files);
-        let trace_texts = all("traced call", trace_texts);
-        let over_budget =
-            over_budget.into_iter().map(|(by, names)| (by, all("function", names))).collect();
-        let threads = threads.into_iter();
-        let threads = threads.map(|t| Thread { name: new("thread", t.name), ..t }).collect();
-        let spans = spans.into_iter().map(|mut span| {
-            if let SpanOf::Stage(stage) = &mut span.of {
-                stage.name = new("event", std::mem::take(&mut stage.name));
+        environment.values_mut().for_each(|text| visit("fact", text));
+        not_tried.values_mut().for_each(|text| visit("setting", text));
+        for text in not_measured.values_mut().flat_map(BTreeMap::values_mut) {
+            visit("reason", text);
+        }
+        for arm in arms {
+            let Arm { name, knobs, made, .. } = arm;
+            visit("arm", name);
+            knobs.values_mut().for_each(|level| visit("setting", level));
+            if let Some(Derivation { from, by }) = made {
+                visit("arm", from);
+                if let MadeBy::Scan { setting, .. } = by {
+                    visit("setting", setting);
+                }
             }
-            span
-        });
-        let spans = spans.collect();
-        let groups = groups.into_iter();
-        let groups = groups.map(|g| Group { name: new("group", g.name), ..g }).collect();
-        let scalars = scalars.into_iter().map(|mut scalar: Scalar| {
-            scalar.item.label = scalar.item.label.map(|label| new("label", label));
-            scalar
-        });
-        let scalars = scalars.collect();
-        let hops = hops.into_iter().map(|mut of: BlockHop| {
-            of.hop.name = new("hop", of.hop.name);
-            of
-        });
-        let hops = hops.collect();
-        let losses = losses.into_iter().map(|(by, losses)| {
-            let one = |loss: Loss| Loss {
-                cause: new("loss", loss.cause),
-                meaning: new("loss", loss.meaning),
-                ..loss
-            };
-            (by, losses.into_iter().map(one).collect())
-        });
-        let losses = losses.collect();
-        Recording {
-            environment,
-            experiment_toml,
-            quantities,
-            arms,
-            notes,
-            blocks,
-            functions,
-            source_files,
-            source_texts,
-            nodes,
-            costs,
-            samples,
-            threads,
-            spans,
-            groups,
-            slices,
-            attachments,
-            calibration,
-            scalars,
-            hops,
-            traces,
-            trace_texts,
-            line_costs,
-            code,
-            losses,
-            not_measured,
-            over_budget,
-            not_tried,
-            complete,
+        }
+        for notes in notes.values_mut() {
+            let ArmNotes { failed, facts, inert, diagnosis, irregular } = notes;
+            facts.values_mut().for_each(|text| visit("fact", text));
+            let reasons = failed.values_mut().chain(inert.values_mut()).chain(diagnosis);
+            reasons.chain(irregular.values_mut()).for_each(|text| visit("reason", text));
+        }
+        for function in functions {
+            visit("function", &mut function.name);
+            function.module.iter_mut().for_each(|module| visit("program or module", module));
+        }
+        over_budget.values_mut().flatten().for_each(|name| visit("function", name));
+        source_files.iter_mut().for_each(|name| visit("source file", name));
+        trace_texts.iter_mut().for_each(|text| visit("traced call", text));
+        threads.iter_mut().for_each(|thread| visit("thread", &mut thread.name));
+        for span in spans {
+            if let SpanOf::Stage(stage) = &mut span.of {
+                visit("event", &mut stage.name);
+            }
+        }
+        groups.iter_mut().for_each(|group| visit("group", &mut group.name));
+        for label in scalars.iter_mut().filter_map(|scalar| scalar.item.label.as_mut()) {
+            visit("label", label);
+        }
+        hops.iter_mut().for_each(|of| visit("hop", &mut of.hop.name));
+        for loss in losses.values_mut().flatten() {
+            visit("loss", &mut loss.cause);
+            visit("loss", &mut loss.meaning);
         }
     }
-}
-
-fn arm_with(arm: Arm, new: &mut dyn FnMut(&'static str, String) -> String) -> Arm {
-    let knobs = arm.knobs.into_iter().map(|(key, level)| (key, new("setting", level))).collect();
-    let made = arm.made.map(|made| Derivation {
-        from: new("arm", made.from),
-        by: match made.by {
-            MadeBy::Seed => MadeBy::Seed,
-            MadeBy::Scan { setting, control } => {
-                MadeBy::Scan { setting: new("setting", setting), control }
-            }
-        },
-    });
-    Arm { name: new("arm", arm.name), knobs, made, ..arm }
 }
 
 /// Commands in an experiment file: words, or lines of words.

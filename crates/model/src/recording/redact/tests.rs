@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::class::{Family, Link, Proto};
 use crate::recording::{Function, SourceFileId};
+use crate::samples::Thread;
 
 const HOST: &str = "build-17";
 const USER: &str = "ada";
@@ -81,7 +82,7 @@ fn nothing_is_left() {
         "…/server",
         "uprobe:…/server:main",
         "net/ipv4/udp.c",
-        "…/server.c",
+        "…2/server.c",
         "memcpy@GLIBC_2.14",
         "/usr/lib/x86_64-linux-gnu/libc.so.6",
         "connect((address))",
@@ -151,4 +152,19 @@ command = "/home/ada/bin/server --token other"
     let levels: Vec<&str> = made.arms.iter().map(|arm| arm.knobs["command"].as_str()).collect();
     assert_eq!(levels, ["server …", "server … 2"]);
     assert!(text.is_empty() || levels.iter().all(|level| text.contains(level)), "{text}");
+}
+
+/// Check that files of one name in two directories stay two, as programs and as arms.
+#[test]
+fn files_of_one_name_differ() {
+    let mut recording = recording();
+    recording.arms = vec![arm("/home/ada/new/server", ""), arm("/srv/old/server", "")];
+    let [new, old] = ["/home/ada/new/server", "/srv/old/server"]
+        .map(|module| Function { module: Some(module.into()), ..recording.functions[2].clone() });
+    recording.functions = vec![new, old];
+    let made = recording.redacted(&Redaction::default());
+    assert_ne!(made.arms[0].name, made.arms[1].name);
+    assert_ne!(made.functions[0].module, made.functions[1].module);
+    let names: Vec<&str> = made.arms.iter().map(|arm| arm.name.as_str()).collect();
+    assert!(names.iter().all(|name| name.ends_with("/server")), "{names:?}");
 }

@@ -1,5 +1,6 @@
 //! Texts without names and addresses.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -32,11 +33,13 @@ pub(super) struct Words {
     redaction: Redaction,
     /// Commands, and what stands for them.
     commands: BTreeMap<String, String>,
+    /// Directories that were cut off: each has a number, so that files of two stay two.
+    folders: RefCell<BTreeMap<String, usize>>,
 }
 
 impl Words {
     pub(super) fn new(redaction: Redaction) -> Words {
-        Words { redaction, commands: BTreeMap::new() }
+        Words { redaction, commands: BTreeMap::new(), folders: RefCell::default() }
     }
 
     pub(super) fn takes(&self, secret: Secret) -> bool {
@@ -130,8 +133,13 @@ impl Words {
         let is_system = SYSTEM.iter().any(|folder| path.starts_with(folder));
         let depth = path.trim_end_matches('/').matches('/').count();
         if self.takes(Secret::Paths) && !is_system && depth > 1 {
-            let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-            return format!("{CUT}/{}", self.name(last));
+            let (folder, last) = path.trim_end_matches('/').rsplit_once('/').unwrap_or_default();
+            let mut folders = self.folders.borrow_mut();
+            let next = folders.len() + 1;
+            return match *folders.entry(folder.into()).or_insert(next) {
+                1 => format!("{CUT}/{}", self.name(last)),
+                number => format!("{CUT}{number}/{}", self.name(last)),
+            };
         }
         let parts: Vec<String> = path.split('/').map(|part| self.name(part)).collect();
         parts.join("/")
