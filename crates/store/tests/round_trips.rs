@@ -9,13 +9,21 @@ use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Record
 use netplumb_model::samples::Thread;
 use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_store::Writer;
+use proptest::char::range;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 /// Text as others may choose it.
 fn text() -> impl Strategy<Value = String> {
-    "[ -~äß…'\"\\\\;]{0,20}"
+    let chars = prop_oneof![4 => range(' ', '~'), 1 => any::<char>()];
+    vec(chars, 0..20).prop_map(String::from_iter)
+}
+
+/// A word as programs choose it.
+fn word() -> impl Strategy<Value = String> {
+    let chars = prop_oneof![4 => range('a', 'z'), 2 => range('_', '_'), 1 => range('.', '9')];
+    vec(chars, 1..16).prop_map(String::from_iter)
 }
 
 fn arm(number: usize, name: &str, knobs: BTreeMap<String, String>) -> Arm {
@@ -34,9 +42,9 @@ fn arm(number: usize, name: &str, knobs: BTreeMap<String, String>) -> Arm {
 
 prop_compose! {
     fn recordings()(
-        environment in btree_map("[a-z.]{1,12}", text(), 0..6),
-        arms in vec((text(), btree_map("[a-z_]{1,8}", text(), 0..3)), 1..4),
-        names in vec(("[a-zA-Z_0-9.]{1,16}", proptest::option::of("[a-z_]{1,8}")), 1..12),
+        environment in btree_map(word(), text(), 0..6),
+        arms in vec((text(), btree_map(word(), text(), 0..3)), 1..4),
+        names in vec((word(), proptest::option::of(word())), 1..12),
         parents in vec(any::<proptest::sample::Index>(), 1..20),
         costs in vec((any::<proptest::sample::Index>(), 0..4_u64, 0..1_u64 << 40), 0..30),
         threads in vec((any::<u16>(), text()), 0..4),
