@@ -22,7 +22,7 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build arm64 x86-64 page demo test test-debian13 book compatibility soak lint deny bench bench-paper dist dist-test install uninstall clean
+.PHONY: help setup build arm64 x86-64 page demo test test-debian13 book compatibility soak fuzz lint deny bench bench-paper dist dist-test install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,10 @@ compatibility: ## add what tests ran on to docs/compatibility.md
 soak: ## the tests that take long, for most of an hour: same against same, kills, a kernel's build
 	@scripts/setup.sh --try build run test soak
 	@scripts/soak.sh
+
+fuzz: ## fuzz every parser with coverage, for SECONDS_EACH (600)
+	@scripts/setup.sh build
+	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)
 
 lint: ## formatting, lints and the documentation of code
 	@scripts/setup.sh --try build test

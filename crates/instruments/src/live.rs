@@ -1,9 +1,11 @@
 //! Instruments that measure time on the running kernel: their trait and errors.
 
 use std::fmt;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use netplumb_kernel::kallsyms::{KallsymsError, SymbolText};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Figure;
 use netplumb_model::timing::{Attached, Met, Window};
@@ -81,6 +83,22 @@ impl std::error::Error for LiveError {
             _ => None,
         }
     }
+}
+
+/// The symbols of the running kernel.
+///
+/// # Errors
+/// They can't be read, or their addresses are hidden from this user.
+pub(crate) fn kernel_symbols() -> Result<SymbolText, LiveError> {
+    let doing = "read the symbols of the kernel";
+    let text = fs::read("/proc/kallsyms").map_err(LiveError::system(doing))?;
+    SymbolText::new(text).map_err(|error| match error {
+        KallsymsError::Hidden => LiveError::CannotRun {
+            reason: "the kernel hides the addresses of symbols".into(),
+            remedy: "run as root, with CAP_SYSLOG, or after `sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`".into(),
+        },
+        other => LiveError::system(doing)(other),
+    })
 }
 
 /// An error if attaching was cancelled.

@@ -18,7 +18,7 @@ const NOISE_PREFIXES: [&str; 2] = ["__pfx_", "__cfi_"];
 pub enum KallsymsError {
     /// The kernel hides its addresses.
     #[error(
-        "the kernel hides the addresses of symbols (all are zero): run as root, or with `sysctl kernel.kptr_restrict=0`"
+        "the kernel hides the addresses of symbols (all are zero): run as root, or with CAP_SYSLOG"
     )]
     Hidden,
     /// It has no functions.

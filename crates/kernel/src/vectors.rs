@@ -8,6 +8,9 @@ use crate::symbol::Symbol;
 const TABLES: [&str; 3] = ["vectors", "tramp_vectors", "__bp_harden_el1_vectors"];
 /// Size of a table, to which its address is aligned (Arm ARM, VBAR_EL1), and of an entry.
 const TABLE_BYTES: u64 = 0x800;
+/// A symbol has one for each mitigation, and may reach up to the next symbol. What is longer is no table: sizes are what
+/// others say.
+const MAX_BYTES: u64 = 32 * TABLE_BYTES;
 const ENTRY_BYTES: u64 = 0x80;
 /// Who was interrupted: on the stack of user mode, on the kernel's own, 64-bit and 32-bit user code.
 const FROM: [&str; 4] = ["el1t_64", "el1h_64", "el0t_64", "el0t_32"];
@@ -22,7 +25,8 @@ fn entry(offset: u64) -> String {
 /// Replace each table by its entries: `vectors:el1h_64_irq`. Others are left as they are.
 pub(crate) fn split(symbols: Vec<Symbol>) -> Vec<Symbol> {
     let is_table = |symbol: &Symbol| {
-        TABLES.contains(&symbol.name.as_str()) && symbol.addr.is_multiple_of(TABLE_BYTES)
+        let is_named = TABLES.contains(&symbol.name.as_str());
+        is_named && symbol.addr.is_multiple_of(TABLE_BYTES) && symbol.size <= MAX_BYTES
     };
     if !symbols.iter().any(is_table) {
         return symbols;

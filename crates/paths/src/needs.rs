@@ -10,13 +10,6 @@ use crate::{af_xdp, dpdk, forward, iptables, nft};
 /// # Errors
 /// What is missing, and the remedy.
 pub fn needs(path: DataPath, _bench: Bench) -> Result<(), PathError> {
-    // SAFETY: takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        return Err(PathError::cannot(
-            "not root",
-            "changing devices and loading BPF programs needs root: use `sudo`",
-        ));
-    }
     match path {
         DataPath::NftRaw | DataPath::NftConntrack => nft::tool().map(drop),
         DataPath::AfXdp => af_xdp::supported().map_err(|error| {

@@ -18,7 +18,7 @@ use crate::args::show::RatesFormat;
 use crate::exit::CannotHere;
 use crate::output::{claims, page, rates as rates_output};
 use crate::recorder::{ExperimentText, Outcome, record_by};
-use crate::rights::{NO_ROOT, is_root};
+use crate::rights;
 
 /// The tasks of guests.
 #[derive(Debug, Clone)]
@@ -65,8 +65,8 @@ fn record(
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
-    if !guests.rates && !is_root() {
-        return Err(CannotHere(format!("{NO_ROOT}, or in a guest (--lab vm)")).into());
+    if !guests.rates {
+        rights::check_of_bench()?;
     }
     record_by(
         |engine, recording, save, teller| {

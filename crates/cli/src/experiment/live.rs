@@ -26,6 +26,7 @@ use super::unseen::nothing_seen;
 use crate::args::live::STAGES;
 use crate::exit::WORSE;
 use crate::recorder::record_by;
+use crate::rights;
 use crate::signals;
 use watch::Watcher;
 
@@ -98,12 +99,14 @@ pub(super) fn run(
                 match event {
                     LiveEvent::Note(note) => watcher.note(teller, &note),
                     LiveEvent::Step(step) => teller.tell(Progress::Step(step)),
-                    LiveEvent::Named(run) => {
+                    // Without root they are seen by this process only.
+                    LiveEvent::Named(run) if rights::is_root() => {
                         watcher.note(
                             teller,
                             &format!("network namespaces: {run}-*, usable with `ip netns exec`"),
                         );
                     }
+                    LiveEvent::Named(_) => {}
                     LiveEvent::Attached(attached) => {
                         if announced.insert(chosen.get()) {
                             watcher.note(teller, &attached_line(chosen.get(), attached));

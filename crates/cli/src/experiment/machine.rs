@@ -17,7 +17,7 @@ use netplumb_sys::steering;
 use super::consent;
 use super::how::How;
 use crate::commands::read_file;
-use crate::exit::{CannotHere, Usage, WrongKey};
+use crate::exit::{Usage, WrongKey};
 use crate::rights;
 
 /// The arms of an experiment: one without anything set, if it has none.
@@ -268,10 +268,7 @@ fn agreed<'o>(
     if all().next().is_none() {
         return Ok(());
     }
-    if !rights::is_root() {
-        let why = "changing settings of this machine needs root: run it with sudo";
-        return Err(CannotHere(why.into()).into());
-    }
+    rights::check_of_settings()?;
     let yes = |name: &str| how.yes_change.iter().any(|yes| yes == name);
     let refused: Vec<&str> = objects
         .filter(|(given, name)| !yes(given) && !yes(name))

@@ -9,3 +9,4 @@ mod host_disks;
 mod modules;
 mod namespaces;
 mod own_nics;
+mod rights;

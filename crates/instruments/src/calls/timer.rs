@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use super::ring::{Level, Pages, Record, What};
 use super::tracer::{self, ALL_LEVELS, Tracer, Whose};
 use super::tree::{Calls, Cost, Ended, Names};
-use crate::live::{self, Live, LiveError};
+use crate::live::{self, Live, LiveError, kernel_symbols};
 use crate::own::process_ns;
 use crate::samples;
 
@@ -51,16 +51,10 @@ struct KnownNames {
     is_new: bool,
 }
 
-fn read_symbols() -> Result<SymbolText, LiveError> {
-    let doing = "read the symbols of the kernel";
-    let text = fs::read("/proc/kallsyms").map_err(LiveError::system(doing))?;
-    SymbolText::new(text).map_err(LiveError::system(doing))
-}
-
 impl KnownNames {
     fn new(traced: &[String]) -> Result<KnownNames, LiveError> {
         Ok(KnownNames {
-            symbols: read_symbols()?,
+            symbols: kernel_symbols()?,
             by_address: FxHashMap::default(),
             by_name: BTreeMap::new(),
             names: Vec::new(),
@@ -102,7 +96,7 @@ impl Names for KnownNames {
         // Modules come.
         if found.is_none()
             && std::mem::take(&mut self.is_new)
-            && let Ok(symbols) = read_symbols()
+            && let Ok(symbols) = kernel_symbols()
         {
             self.symbols = symbols;
             found = self.symbols.lookup(address);

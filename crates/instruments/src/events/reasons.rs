@@ -19,7 +19,9 @@ const NO_FUNCTION: [i32; 3] = [libc::ENOENT, libc::EINVAL, libc::EADDRNOTAVAIL];
 /// The reason if the list of tracepoints can't be read.
 pub(super) fn no_tracefs(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "tracefs can't be read by this user: run as root".into(),
+        io::ErrorKind::PermissionDenied => {
+            "tracefs can't be read by this user: run as root, or with CAP_DAC_READ_SEARCH".into()
+        }
         _ => format!(
             "tracefs is not mounted ({error}): mount -t tracefs tracefs /sys/kernel/tracing"
         ),

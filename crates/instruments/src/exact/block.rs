@@ -135,9 +135,9 @@ impl Block {
         let find = |at| match symbols.lookup_index(at) {
             Some(index) => {
                 let symbol = &symbols.symbols()[index];
-                (index as Symbol, symbol.addr, symbol.addr + symbol.size)
+                (index as Symbol, symbol.addr, symbol.addr.saturating_add(symbol.size))
             }
-            None => (UNKNOWN, at, at + 1),
+            None => (UNKNOWN, at, at.saturating_add(1)),
         };
         Block { changes: changes.into(), ..Block::cut(address, kind, text, find) }
     }
@@ -170,7 +170,8 @@ impl Block {
             if let Some(last) = segments.last_mut() {
                 last.insns += 1;
             }
-            at += u64::from(size);
+            // Addresses are what a guest says.
+            at = at.saturating_add(u64::from(size));
         }
         Block {
             segments,

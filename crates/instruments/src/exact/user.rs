@@ -278,7 +278,7 @@ impl User {
                 (function.start.wrapping_add(place.bias), function.end.wrapping_add(place.bias))
             }
             // One instruction at a time: a function may begin after it.
-            None => (address, address + 1),
+            None => (address, address.saturating_add(1)),
         };
         if let Some(&symbol) = self.functions.get(&key) {
             return UserPlace { symbol, start, end };
@@ -397,8 +397,9 @@ pub(super) fn is_forked(frames: &[UserFrame], sp: u64) -> bool {
         _ => None,
     });
     // vfork takes its return address off the stack meanwhile.
-    called
-        .is_some_and(|called| (called.saturating_sub(FORKS_FRAME_BYTES)..=called + 8).contains(&sp))
+    called.is_some_and(|called| {
+        (called.saturating_sub(FORKS_FRAME_BYTES)..=called.saturating_add(8)).contains(&sp)
+    })
 }
 
 /// Whether a frame of a call that stored its return address at `frame` is over when

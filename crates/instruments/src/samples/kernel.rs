@@ -1,14 +1,12 @@
 //! Names of the kernel's code.
 
-use std::fs;
-
 use netplumb_kernel::kallsyms::{SymbolTable, SymbolText};
 use netplumb_model::timing::Met;
 use rustc_hash::FxHashSet;
 
 use super::UNKNOWN;
 use super::tree::nameless;
-use crate::live::LiveError;
+use crate::live::{LiveError, kernel_symbols};
 
 /// The kernel's functions that were met, by its symbols when an address was last missing among
 /// them.
@@ -44,9 +42,7 @@ impl Kernel {
         // At the end of a function, the next address may be in none.
         let is_new = |at: &u64| self.met.lookup_index(at.wrapping_sub(1)).is_none();
         if self.text.is_none() || new.iter().any(is_new) {
-            let doing = "read the symbols";
-            let text = fs::read("/proc/kallsyms").map_err(LiveError::system(doing))?;
-            let text = SymbolText::new(text).map_err(LiveError::system(doing))?;
+            let text = kernel_symbols()?;
             new.retain(|at| !insert(&mut self.met, &text, *at));
             self.text = Some(text);
         }

@@ -23,8 +23,9 @@ const END: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(20);
 /// How much of the end of its output is kept.
 const OUTPUT_BYTES: usize = 4096;
-/// The directory of files of root's DPDK processes (rte_eal_get_runtime_dir).
-const RUNTIME: &str = "/var/run/dpdk";
+/// Where DPDK makes a directory of files of its processes, whoever runs them: by a variable, without which only root's are
+/// there (eal_create_runtime_dir).
+const RUNTIME: (&str, &str) = ("RUNTIME_DIRECTORY", "/run");
 
 /// To give each its own directory.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -63,6 +64,7 @@ impl Process {
         let mut command = Command::new(&tool.path);
         let (output, input) = io::pipe().doing(doing)?;
         command
+            .env(RUNTIME.0, RUNTIME.1)
             .arg(format!("--file-prefix={prefix}"))
             .args(arguments)
             .stdin(Stdio::piped())
@@ -93,7 +95,7 @@ impl Process {
             stdin,
             keeper: Some(keeper),
             telemetry: None,
-            folder: Path::new(RUNTIME).join(prefix),
+            folder: Path::new(RUNTIME.1).join("dpdk").join(prefix),
             version: String::new(),
         };
         let telemetry = process.at_work(workers)?;

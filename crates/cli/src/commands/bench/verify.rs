@@ -7,10 +7,9 @@ use anyhow::Context;
 use netplumb_paths::PathError;
 use netplumb_report::printable;
 
-use crate::exit::CannotHere;
 use crate::files;
 use crate::output::print::print;
-use crate::rights::{NO_ROOT, is_root};
+use crate::rights;
 
 /// Compiled programs are some kilobytes, with debug information some hundred.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
@@ -23,9 +22,7 @@ const MAX_SAID: usize = 2_000;
 /// It can't be read, or is not a BPF object file; not root.
 pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
     let object = files::read(file, MAX_OBJECT_BYTES, "a BPF object file")?;
-    if !is_root() {
-        return Err(CannotHere(NO_ROOT.into()).into());
-    }
+    rights::check_of_verifying()?;
     let offered = netplumb_paths::verify(&object).with_context(|| file.display().to_string())?;
     let mut text = String::new();
     let mut refused = 0;
@@ -50,9 +47,7 @@ pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// It accepts it, or the program can't be loaded.
 pub(super) fn refusal() -> anyhow::Result<ExitCode> {
-    if !is_root() {
-        return Err(CannotHere(NO_ROOT.into()).into());
-    }
+    rights::check_of_verifying()?;
     match netplumb_paths::refusal() {
         Err(why @ PathError::Refused(_)) => {
             let text = format!(

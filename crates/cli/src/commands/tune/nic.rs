@@ -50,10 +50,7 @@ pub(super) fn run(args: &TuneArgs, name: &str, cache: &Path) -> anyhow::Result<(
         ))
         .into());
     }
-    if !rights::is_root() {
-        let why = "changing settings of this machine needs root: run it with sudo";
-        return Err(CannotHere(why.into()).into());
-    }
+    rights::check_of_settings()?;
     let quiet = args.quiet;
     let mut tell = |text: String| {
         if !quiet {
