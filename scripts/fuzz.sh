@@ -41,9 +41,10 @@ fuzz() {
 	printf '%-12s %12s runs %8s edges of %s%s\n' "$name" "${runs:-0}" "${edges#cov: }" "${all:-0}" "$failed"
 	if $keep; then
 		smallest=$(mktemp -d -p "$work")
-		"$fuzzer" -merge=1 -max_len=4096 "$smallest" "$kept" "$corpus" >>"$log" 2>&1
-		# A corpus in the tree is a memory of crashes and a start, not a store.
-		find "$smallest" -type f -printf '%s %p\n' | sort -n | head -n 40 | cut -d' ' -f2- | xargs -r cp -t "$kept"
+		"$fuzzer" -set_cover_merge=1 -max_len=65536 "$smallest" "$kept" "$corpus" >>"$log" 2>&1
+		# A corpus in the tree is a memory of crashes and a start, not a store: 64 KiB, in the inputs that do most.
+		find "$smallest" -type f -printf '%s %p\n' | sort -rn | awk '(sum += $1) < 65536 { print $2 }' | head -n 60 |
+			xargs -r cp -t "$kept"
 		rm -r "$smallest"
 	fi
 	[ -z "$failed" ]

@@ -155,11 +155,13 @@ pub enum EngineError {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The stream ended early.
-    #[error("the plugin reported only {got} of {wanted} blocks: it missed markers of the guest")]
+    #[error(
+        "the plugin saw {got} blocks, and the guest reported {wanted}: markers of the guest, or its reports, are missing"
+    )]
     WindowsMissing {
         /// Windows in the stream.
         got: usize,
-        /// Blocks that ran.
+        /// Blocks that the guest reported.
         wanted: usize,
     },
     /// The results can't be saved.

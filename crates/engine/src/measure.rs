@@ -191,7 +191,7 @@ fn try_measure(
     let outcome = outcome.and_then(|()| receive::seen(&measured.blocks, origin.release()));
     match (outcome, output.error) {
         // The stream after the last block ends where QEMU was killed.
-        (Ok(()), _) if got >= wanted => Ok(()),
+        (Ok(()), _) if got == wanted => Ok(()),
         (Ok(()), Some(stream)) => Err(stream.into()),
         (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
         (outcome, _) => outcome,

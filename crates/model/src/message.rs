@@ -182,6 +182,35 @@ pub enum Reply {
     Failed(Refused),
 }
 
+/// More than any guest of ours has, which is a guest that wants to fill this machine's memory.
+const MAX_FACTS: usize = 10_000;
+const MAX_FACT_BYTES: usize = 256 << 10;
+/// Packets of a block, and causes of their loss.
+const MAX_PACKETS: u64 = 1 << 48;
+const MAX_CAUSES: usize = 100;
+
+impl Reply {
+    /// What no agent would send: more than there can be. A kernel, and with it the agent, is anyone's.
+    pub fn excess(&self) -> Option<String> {
+        match self {
+            Reply::Facts(facts) => {
+                let longest =
+                    facts.iter().map(|(key, value)| key.len() + value.len()).max().unwrap_or(0);
+                let is_excess = facts.len() > MAX_FACTS || longest > MAX_FACT_BYTES;
+                is_excess.then(|| format!("{} facts of up to {longest} bytes", facts.len()))
+            }
+            Reply::BlockDone { ledger, .. } => {
+                let most =
+                    ledger.dropped.values().chain([&ledger.offered, &ledger.delivered]).max();
+                let (most, causes) = (*most.unwrap_or(&0), ledger.dropped.len());
+                let is_excess = most > MAX_PACKETS || causes > MAX_CAUSES;
+                is_excess.then(|| format!("a block of {most} packets, lost by {causes} causes"))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Pages of a file in the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePages {

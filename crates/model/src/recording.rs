@@ -575,7 +575,9 @@ impl Block {
 impl Ledger {
     /// Whether every packet is accounted for.
     pub fn closes(&self) -> bool {
-        self.offered == self.delivered + self.dropped.values().sum::<u64>()
+        let mut parts = self.dropped.values();
+        let sum = parts.try_fold(self.delivered, |sum, part| sum.checked_add(*part));
+        sum == Some(self.offered)
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn add(
             before = *id;
             numbers
         });
-        put.execute(params![first, chunk.len() as i64, packed::pack(rows)?])?;
+        put.execute(params![first, chunk.len(), packed::pack(rows)?])?;
     }
     Ok(())
 }

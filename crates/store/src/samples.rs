@@ -75,9 +75,9 @@ pub(crate) fn add(
             put.execute(params![
                 samples.block,
                 samples.quantity,
-                chunk as i64,
-                of.len() as i64,
-                begin_ns as i64,
+                chunk,
+                of.len(),
+                begin_ns,
                 pack(of)?
             ])?;
         }

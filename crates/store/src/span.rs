@@ -62,7 +62,7 @@ impl Written {
             ),
         ] {
             *written = (*written).min(kept);
-            let first = [*written as i64];
+            let first = [*written];
             from.execute(&format!("DELETE FROM {buckets} WHERE {table} >= ?"), first)?;
             from.execute(&format!("DELETE FROM {table} WHERE id >= ?"), first)?;
         }
@@ -98,14 +98,14 @@ pub(crate) fn add(
             stage.map(|s| s.order),
             stage.map(|s| &s.name),
             stage.map(|s| s.kind.as_str()),
-            stage.map(|s| s.passed_over as i64),
-            span.times.count as i64,
-            span.times.total_ns as i64,
-            span.times.min_ns as i64,
-            span.times.max_ns as i64
+            stage.map(|s| s.passed_over),
+            span.times.count,
+            span.times.total_ns,
+            span.times.min_ns,
+            span.times.max_ns
         ])?;
         for (bucket, n) in &span.times.buckets {
-            put_bucket.execute(params![id, bucket, *n as i64])?;
+            put_bucket.execute(params![id, bucket, *n])?;
         }
     }
     let mut put = to.prepare("INSERT INTO span_group VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
@@ -116,21 +116,21 @@ pub(crate) fn add(
             group.block,
             group.by.as_str(),
             group.name,
-            group.times.count as i64,
-            group.times.total_ns as i64,
-            group.times.min_ns as i64,
-            group.times.max_ns as i64
+            group.times.count,
+            group.times.total_ns,
+            group.times.min_ns,
+            group.times.max_ns
         ])?;
         for (bucket, n) in &group.times.buckets {
-            put_bucket.execute(params![id, bucket, *n as i64])?;
+            put_bucket.execute(params![id, bucket, *n])?;
         }
     }
     let mut put = to.prepare("INSERT INTO span_slice VALUES (?, ?, ?, ?)")?;
     let mut put_bucket = to.prepare("INSERT INTO span_slice_bucket VALUES (?, ?, ?)")?;
     for (id, slice) in recording.slices.iter().enumerate().skip(before.slices) {
-        put.execute(params![id, slice.block, slice.begin_ns as i64, slice.duration_ns as i64])?;
+        put.execute(params![id, slice.block, slice.begin_ns, slice.duration_ns as i64])?;
         for (bucket, n) in &slice.buckets {
-            put_bucket.execute(params![id, bucket, *n as i64])?;
+            put_bucket.execute(params![id, bucket, *n])?;
         }
     }
     let mut put = to.prepare("INSERT INTO attachment VALUES (?, ?, ?)")?;

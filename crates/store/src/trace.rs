@@ -60,8 +60,8 @@ pub(crate) fn add(
                 Followed::Packet => PACKET,
                 Followed::Call => CALL,
             },
-            trace.number as i64,
-            trace.steps.len() as i64
+            trace.number,
+            trace.steps.len()
         ])?;
     }
     let mut put = to.prepare("INSERT INTO trace_step VALUES (NULL, ?, ?)")?;
@@ -71,7 +71,7 @@ pub(crate) fn add(
         if chunk.is_empty() {
             return Ok(());
         }
-        put.execute(params![chunk.len() as i64, packed::pack(chunk)?])?;
+        put.execute(params![chunk.len(), packed::pack(chunk)?])?;
     }
 }
 

@@ -269,22 +269,17 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
             block.arm,
             block.instrument,
             block.index,
-            block.ledger.offered as i64,
-            block.ledger.delivered as i64,
-            block.entered as i64,
-            block.returned as i64,
-            block.duration_ns as i64
+            block.ledger.offered,
+            block.ledger.delivered,
+            block.entered,
+            block.returned,
+            block.duration_ns
         ])?;
         for (cause, packets) in &block.ledger.dropped {
-            put_drop.execute(params![id, cause, *packets as i64])?;
+            put_drop.execute(params![id, cause, *packets])?;
         }
         for total in &block.totals {
-            put_total.execute(params![
-                id,
-                total.quantity,
-                total.kernel as i64,
-                total.user as i64
-            ])?;
+            put_total.execute(params![id, total.quantity, total.kernel, total.user])?;
         }
     }
     let mut put = to.prepare("INSERT INTO source_file VALUES (?, ?)")?;
@@ -306,7 +301,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
             function.module,
             function.layer,
             function.address as i64,
-            function.size_bytes as i64,
+            function.size_bytes,
             function.source.map(|s| s.file),
             function.source.map(|s| s.line)
         ])?;
@@ -331,8 +326,8 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
             cost.direction.as_str(),
             cost.context.to_string(),
             cost.node,
-            cost.calls as i64,
-            cost.own as i64
+            cost.calls,
+            cost.own
         ])?;
     }
     let mut put = to.prepare("INSERT INTO line_cost VALUES (?, ?, ?, ?, ?)")?;
@@ -342,7 +337,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
             cost.function,
             cost.source.file,
             cost.source.line,
-            cost.own as i64
+            cost.own
         ])?;
     }
     code::add(to, recording, before.code)?;
@@ -362,7 +357,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     let mut put = to.prepare("INSERT INTO over_budget VALUES (?, ?, ?)")?;
     for (instrument, names) in &recording.over_budget {
         for (place, name) in names.iter().enumerate() {
-            put.execute(params![instrument, place as i64, name])?;
+            put.execute(params![instrument, place, name])?;
         }
     }
     let mut put = to.prepare("INSERT OR REPLACE INTO not_tried VALUES (?, ?)")?;
@@ -372,7 +367,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?, ?)")?;
     for (instrument, losses) in &recording.losses {
         for loss in losses {
-            let count = loss.count as i64;
+            let count = loss.count;
             put.execute(params![instrument, loss.cause, count, loss.meaning])?;
         }
     }
@@ -421,9 +416,9 @@ fn hops(to: &Transaction<'_>, recording: &Recording, before: usize) -> rusqlite:
             continue;
         }
         let hop = &of.hop;
-        put.execute(params![of.block, place, hop.name, hop.entered as i64, hop.left as i64])?;
+        put.execute(params![of.block, place, hop.name, hop.entered, hop.left as i64])?;
         for (cause, packets) in &hop.dropped {
-            put_drop.execute(params![of.block, place, cause, *packets as i64])?;
+            put_drop.execute(params![of.block, place, cause, *packets])?;
         }
     }
     Ok(())

@@ -22,6 +22,7 @@ mod explained;
 mod files;
 mod guest_time;
 mod host_settings;
+mod hostile_guests;
 mod hosts;
 mod hung_qemu;
 mod instructions;

@@ -37,6 +37,8 @@ use crate::channel::{self, Decoder};
 pub(super) const POLL: Duration = Duration::from_millis(50);
 /// Messages of a guest that are buffered: with more, it waits until they are read.
 const EVENTS: usize = 16;
+/// A guest's symbols, the largest file that is asked for, are 15 MiB.
+const MAX_FILE_BYTES: usize = 256 << 20;
 
 pub use super::error::VmError;
 
@@ -401,10 +403,15 @@ impl Guest {
     pub fn bytes(&mut self, limit: Duration) -> Result<Vec<u8>, VmError> {
         let mut bytes = Vec::new();
         self.answers(limit, |reply| {
-            if let Reply::Chunk(chunk) = reply {
-                bytes.extend_from_slice(&chunk);
+            let Reply::Chunk(chunk) = reply else { return Ok(()) };
+            bytes.extend_from_slice(&chunk);
+            match bytes.len() <= MAX_FILE_BYTES {
+                true => Ok(()),
+                false => Err(io::Error::other(format!(
+                    "a file of more than {} MiB",
+                    MAX_FILE_BYTES >> 20
+                ))),
             }
-            Ok(())
         })?;
         Ok(bytes)
     }
@@ -462,14 +469,8 @@ impl Guest {
     /// # Errors
     /// As [`Guest::ask`].
     pub fn read_file(&mut self, path: &str, limit: Duration) -> Result<Vec<u8>, VmError> {
-        let mut bytes = Vec::new();
-        self.ask(&Request::ReadFile(path.into()), limit, |reply| {
-            if let Reply::Chunk(chunk) = reply {
-                bytes.extend_from_slice(&chunk);
-            }
-            Ok(())
-        })?;
-        Ok(bytes)
+        self.tell(&Request::ReadFile(path.into()))?;
+        self.bytes(limit)
     }
 
     /// Write a file in the guest.
@@ -672,7 +673,10 @@ fn follow(port: usize, mut stream: UnixStream, sender: SyncSender<Event>) {
             }
             loop {
                 let event = match decoder.take() {
-                    Ok(Some(reply)) => Event::Reply(port, reply),
+                    Ok(Some(reply)) => match Reply::excess(&reply) {
+                        None => Event::Reply(port, reply),
+                        Some(what) => Event::Unread(io::Error::other(what)),
+                    },
                     Ok(None) => break,
                     Err(why) => Event::Unread(why),
                 };
