@@ -15,6 +15,8 @@ lintian --fail-on error,warning "$deb"
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 for suite in "${suites[@]}"; do
 	root=$(mktemp -d -p "${TMPDIR:-/var/tmp}" netplumb-dist.XXXXXX)
+	# apt downloads as a user of its own.
+	chmod 755 "$root"
 	trap 'rm -rf --one-file-system "$root"' EXIT
 	debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$target/dist-$suite.log"
 	cp "$deb" "$root/netplumb.deb"

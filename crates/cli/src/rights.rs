@@ -163,8 +163,8 @@ fn refusal(work: &Work<'_>, effective: u64) -> Option<String> {
 /// Capabilities that are missing.
 fn lacking(needs: &[Capability], effective: u64) -> Vec<&'static str> {
     let has = |one: &Capability| effective >> one.number & 1 == 1;
-    let is_lacking = |one: &&Capability| !has(one) && !(one.is_implied && has(&SYS_ADMIN));
-    needs.iter().filter(is_lacking).map(|one| one.name).collect()
+    let may = |one: &Capability| has(one) || one.is_implied && has(&SYS_ADMIN);
+    needs.iter().filter(|one| !may(one)).map(|one| one.name).collect()
 }
 
 /// The effective capabilities, a bit for each.
