@@ -13,9 +13,11 @@ import { writePage } from "../../scripts/pages.mjs";
 
 const here = fileURLToPath(new URL("../..", import.meta.url));
 export const template = join(here, "dist/index.html");
+/** The folder of goldens of crates/report. */
+export const goldens = join(here, "testdata");
 
-/** A golden of crates/report. */
-export const golden = (name) => JSON.parse(readFileSync(join(here, "testdata", name), "utf8"));
+/** A golden, by its file's name. */
+export const golden = (name) => JSON.parse(readFileSync(join(goldens, name), "utf8"));
 
 /** What there is while tests run. */
 export const shared = { browser: undefined, folder: undefined };
