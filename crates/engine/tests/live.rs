@@ -27,6 +27,7 @@ use netplumb_model::timing::{
     Attached, BUSY, DELIVERED, Filter, LATENCY_P99, Mechanism, NodeTimes, Selection, StageTimes,
     TimedFunctionInfo, TimedNode, TimingSpec, Window,
 };
+use netplumb_testkit::has_root;
 
 /// The calls of an instrument, as the mock records them.
 #[derive(Debug, Default)]
@@ -174,16 +175,6 @@ fn packets(arms: Vec<Arm>, blocks: u32) -> PacketPlan {
     }
 }
 
-/// Whether namespaces can be made here; prints a note if not.
-fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        netplumb_testkit::skip("not root: no network namespaces");
-    }
-    root
-}
-
 struct Ran {
     result: Result<LiveEnd, EngineError>,
     recording: Recording,
@@ -267,7 +258,7 @@ fn gone(named: &[String]) {
 /// measure.
 #[test]
 fn arms_are_interleaved_and_saved_block_by_block() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let plan = packets(vec![arm(Proto::Udp), arm(Proto::Tcp)], 4);
@@ -316,7 +307,7 @@ fn arms_are_interleaved_and_saved_block_by_block() {
 /// too, and that it is really off then.
 #[test]
 fn cost_is_measured_against_blocks_without_probes() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let plan = PacketPlan {
@@ -346,7 +337,7 @@ fn cost_is_measured_against_blocks_without_probes() {
 /// Check that earlier results are kept when a run ends: by Ctrl-C, and by an instrument that fails.
 #[test]
 fn what_was_measured_is_kept() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let interrupted = run(
@@ -500,7 +491,7 @@ fn what_is_watched_goes_away() {
 /// reported unchanged.
 #[test]
 fn no_instrument() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let ran = run(

@@ -11,17 +11,8 @@ use std::sync::Arc;
 use netplumb_knobs::{Applied, Journal, KnobError, Nic, PRESENT, Setting, Used, recover_in};
 use netplumb_model::experiment::{Channel, Coalescing, Offload, Ring, Steering};
 use netplumb_sys::netns::Namespace;
+use netplumb_testkit::has_root;
 use tempfile::TempDir;
-
-/// Whether namespaces can be made here; prints a note if not.
-fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        netplumb_testkit::skip("not root: no network namespaces");
-    }
-    root
-}
 
 /// A namespace with v0, whose peer is in another one.
 struct Ground {
@@ -132,7 +123,7 @@ fn all(nic: &Nic) -> Vec<(Setting, &'static str)> {
 /// Check that every kind reads back as it was set, and is as it was in the end.
 #[test]
 fn as_root_every_kind() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let ground = Ground::new();
@@ -162,7 +153,7 @@ fn as_root_every_kind() {
 /// the journal's last line is torn, and that once is enough.
 #[test]
 fn as_root_after_a_kill() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let ground = Ground::new();
@@ -205,7 +196,7 @@ fn only_journal(folder: &Path) -> std::path::PathBuf {
 /// left alone, and so is what somebody else has changed.
 #[test]
 fn as_root_renamed_vanished_and_changed() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let run = |ground: &Ground, words: &str| {
@@ -259,7 +250,7 @@ fn as_root_renamed_vanished_and_changed() {
 /// and restored, and that two runs don't share an interface.
 #[test]
 fn as_root_what_is_refused() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let ground = Ground::new();
@@ -291,7 +282,7 @@ fn as_root_what_is_refused() {
 /// others, and changes nothing.
 #[test]
 fn as_root_coalescing() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let ground = Ground::new();
@@ -334,7 +325,7 @@ fn as_root_coalescing() {
 /// Check that the CPUs of an interrupt are set, read back and restored, of one that no interface has.
 #[test]
 fn as_root_affinity() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let ground = Ground::new();

@@ -12,16 +12,7 @@ use netplumb_lab::netns::{Topology, TopologyPlan, facts, names};
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::Offload;
 use netplumb_sys::netns::Namespace;
-
-/// Whether namespaces can be made here; prints a note if not.
-fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        netplumb_testkit::skip("not root: no network namespaces");
-    }
-    root
-}
+use netplumb_testkit::has_root;
 
 fn plan(link: Link, family: Family) -> TopologyPlan {
     TopologyPlan {
@@ -61,7 +52,7 @@ fn paths(topology: &Topology) -> Vec<PathBuf> {
 /// namespaces by their names, and that no name stays.
 #[test]
 fn topologies_of_this_machine() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for family in [Family::V4, Family::V6] {
@@ -105,7 +96,7 @@ fn topologies_of_this_machine() {
 /// Check that MTU, offloads, GRO and queues are as asked, and read back.
 #[test]
 fn devices_are_as_asked() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wanted = TopologyPlan {
@@ -139,7 +130,7 @@ fn devices_are_as_asked() {
 /// Check that a failed set-up leaves no name, and reports what could not be done.
 #[test]
 fn what_fails_leaves_nothing() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let impossible = TopologyPlan {

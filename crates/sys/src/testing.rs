@@ -2,9 +2,7 @@
 
 /// Run code that needs root; none, with the test skipped, without root.
 pub(crate) fn as_root<T>(f: impl FnOnce() -> T) -> Option<T> {
-    // SAFETY: takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        netplumb_testkit::skip("not root: no network namespaces");
+    if !netplumb_testkit::has_root() {
         return None;
     }
     Some(f())

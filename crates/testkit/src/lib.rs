@@ -17,6 +17,19 @@ pub fn skip(why: &str) {
     tell(&format!("skipped: {why}"));
 }
 
+/// Whether tests run as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The same, and a skip where they don't: namespaces can't be made, nor BPF programs loaded.
+pub fn has_root() -> bool {
+    if !is_root() {
+        skip("not root");
+    }
+    is_root()
+}
+
 /// Print something that is worth reading also when the test passes.
 pub fn tell(what: &str) {
     // In one write, and so in one piece, whoever else writes.

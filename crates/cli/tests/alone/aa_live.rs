@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::common::{Place, skip, tell};
-use netplumb_testkit::mostly;
+use netplumb_testkit::{has_root, mostly};
 use serde_json::Value;
 
 /// As many as an instrument fails that sees a difference in most; `make soak` has 20.
@@ -18,9 +18,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Whether an instrument can measure here; prints a note if not.
 fn has(place: &Place, clock: &str) -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        skip("not root: no network namespaces and no BPF programs");
+    if !has_root() {
         return false;
     }
     let words = "path --lab netns --duration 100ms --blocks 1 -o s.plumb --clock";

@@ -9,24 +9,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{Place, Ran, Running, skip};
-use netplumb_testkit::mostly;
+use netplumb_testkit::{has_root, mostly};
 use serde_json::Value;
-
-/// Whether namespaces can be made and programs loaded here; prints a note if not.
-fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        skip("not root: no network namespaces and no BPF programs");
-    }
-    root
-}
 
 /// Benches take turns: each would disturb the other, and they would send from the same CPU. None
 /// where benches can't run.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
-    is_root().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+    has_root().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// What every run here has: short blocks, and figures for programs.
@@ -400,7 +390,7 @@ fn what_cannot_be_asked() {
         place.run(words).code(2).says(said);
     }
     assert_eq!(place.files(), [""; 0]);
-    if is_root() {
+    if has_root() {
         let many = place.run("bench drop --path xdp --cores 1000");
         many.code(2).says(&["1000 CPUs", "--cores"]);
         let short = place.run("bench drop --path xdp --family ipv6 --size 60 --quiet");

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use crate::common::explained::{document, function};
 use crate::common::{Place, has_guests, prints};
-use netplumb_testkit::mostly;
+use netplumb_testkit::{has_root, mostly};
 use serde_json::Value;
 
 /// One after the other: a guest's work would be noise in these measurements.
@@ -67,9 +67,7 @@ fn as_root_samples_are_the_packets_time() {
     if !has_guests() {
         return;
     }
-    // SAFETY: takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        crate::common::skip("not root: no BPF programs");
+    if !has_root() {
         return;
     }
     let _turn = turn();

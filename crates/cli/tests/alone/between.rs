@@ -10,6 +10,7 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::span::StageKind;
 use netplumb_model::spans::{APART, BEGUN, ENDED, NO_ROOM, NOT_BEGUN, OPEN, SEEN, UNMATCHED};
+use netplumb_testkit::has_root;
 use serde_json::Value;
 
 /// Calls functions in turn, some time apart: `begin`, `middle` except every nth time, `end`.
@@ -95,15 +96,6 @@ int main(int argc, char **argv)
 }
 "#;
 
-fn as_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        crate::common::skip("not root");
-    }
-    root
-}
-
 fn compiled(name: &str, source: &str) -> Place {
     let place = Place::new();
     place.write("source.c", source);
@@ -168,7 +160,7 @@ fn total(recording: &Recording, stage: &str) -> (u64, u64) {
 /// a stage of its own, and that times are what they are.
 #[test]
 fn as_root_budget() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("steps", STEPS);
@@ -211,7 +203,7 @@ fn as_root_budget() {
 /// Check that the ledger adds up where two CPUs begin and end one key at a time.
 #[test]
 fn as_root_one_key_on_two_cpus() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     const ROUNDS: u64 = 50_000;
@@ -229,7 +221,7 @@ fn as_root_one_key_on_two_cpus() {
 /// Check that a planted sleep is found as long as the program itself saw it, within a twentieth.
 #[test]
 fn as_root_planted_sleep() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("sleeps", SLEEPS);
@@ -255,7 +247,7 @@ fn as_root_planted_sleep() {
 /// begun again where another one is between.
 #[test]
 fn as_root_the_same_event_twice() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("sleeps", SLEEPS);
@@ -286,7 +278,7 @@ fn as_root_the_same_event_twice() {
 /// Check that a wake-up belongs to the task that is woken up: for a command that sleeps, by its name.
 #[test]
 fn as_root_who_is_woken() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("sleeps", SLEEPS);
@@ -331,7 +323,7 @@ impl Drop for Running {
 /// round under way then, whether its events are probes or tracepoints that perf attaches.
 #[test]
 fn as_root_ends_at_one_moment() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let steps = compiled("steps", STEPS);
@@ -434,7 +426,7 @@ fn read_from_disk(file: &Path, mib: u32) -> Vec<String> {
 /// the idle task.
 #[test]
 fn as_root_requests_as_ftrace_has_them() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -505,7 +497,7 @@ impl Drop for Loop {
 /// them leads to the command's read.
 #[test]
 fn as_root_loop_device() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -549,7 +541,7 @@ fn as_root_loop_device() {
 /// nobody had woken apart, and broken down by task.
 #[test]
 fn as_root_wake_ups() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -573,7 +565,7 @@ fn as_root_wake_ups() {
 /// Check that what a full table has no room for is counted, and the ledger closes.
 #[test]
 fn as_root_full_table() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("steps", STEPS);
@@ -619,7 +611,7 @@ fn as_root_full_table() {
 /// sleeps.
 #[test]
 fn as_root_compared() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("sleeps", SLEEPS);
@@ -653,7 +645,7 @@ fn as_root_compared() {
 /// Check that what can't be measured is an error of a line, with what to write instead.
 #[test]
 fn as_root_bad_input() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("steps", STEPS);

@@ -14,16 +14,7 @@ use crate::common::left::{namespaces, nothing_left};
 use crate::common::{Place, Running, skip};
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{Cost, env};
-
-/// Whether instruments can be attached and namespaces made here; prints a note if not.
-fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        skip("not root: no network namespaces and no BPF programs");
-    }
-    root
-}
+use netplumb_testkit::has_root;
 
 /// Names of the run's namespaces, from its output.
 fn run_name(said: &str) -> String {
@@ -69,8 +60,7 @@ fn what_cannot_be_asked() {
         ("path --clock functions --watch -- true", 2, &["--lab netns"]),
         ("doctor --clean --json", 2, &["--json"]),
     ] {
-        // SAFETY: takes nothing, and always succeeds.
-        let root = unsafe { libc::geteuid() } == 0;
+        let root = netplumb_testkit::is_root();
         let of_names = ["eth987", "not-there", "4294967", "/not-there", "gone"];
         // Whether they may be looked up is asked first.
         if !root && of_names.iter().any(|name| words.contains(name)) {
@@ -84,7 +74,7 @@ fn what_cannot_be_asked() {
 /// Check that missing rights are named, with how to get them.
 #[test]
 fn without_rights() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     if !Path::new("/usr/bin/setpriv").exists() {
@@ -104,7 +94,7 @@ fn without_rights() {
 /// left.
 #[test]
 fn a_run_between_namespaces() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -135,7 +125,7 @@ fn a_run_between_namespaces() {
 /// nanoseconds that add up, for the sending and the receiving side.
 #[test]
 fn several_instruments() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -179,7 +169,7 @@ fn several_instruments() {
 /// Check that without a terminal the live view is lines.
 #[test]
 fn watched_without_a_terminal() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -196,7 +186,7 @@ fn watched_without_a_terminal() {
 /// and that Ctrl-C leaves nothing and keeps what was measured.
 #[test]
 fn killed_and_interrupted() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let words = "path --lab netns --duration 60s --blocks 200 -o run.plumb";
@@ -248,7 +238,7 @@ fn killed_and_interrupted() {
 /// reported, and that a run without traffic reports what is needed.
 #[test]
 fn a_hosts_traffic() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -279,7 +269,7 @@ fn a_hosts_traffic() {
 /// one that does nothing leaves no recording.
 #[test]
 fn commands_that_end_early() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();

@@ -29,8 +29,7 @@ const YES_ALL: &str = "--nic v1 --from v0 --to w0 --sink w1 --yes-change v0,v1,w
 
 /// Whether namespaces can be made and programs loaded here; prints a note if not.
 fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = netplumb_testkit::is_root();
     if !root {
         skip("not root: no network namespaces and no BPF programs");
         return false;

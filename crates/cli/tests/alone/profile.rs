@@ -66,8 +66,7 @@ int main(void)
 /// root.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
-    // SAFETY: takes nothing and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = netplumb_testkit::is_root();
     if !root {
         crate::common::skip("not root");
     }

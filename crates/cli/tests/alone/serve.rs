@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{Place, Running, skip};
+use netplumb_testkit::has_root;
 
 /// How many writes `dd` makes; each is counted.
 const WRITES: u64 = 20_000;
@@ -20,15 +21,6 @@ fn write() {
         .status()
         .unwrap();
     assert!(done.success());
-}
-
-fn as_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        skip("not root");
-    }
-    root
 }
 
 /// A server, at any free port; and its address.
@@ -88,7 +80,7 @@ fn until(address: &str, wanted: impl Fn(&str) -> bool) -> String {
 /// ends it well.
 #[test]
 fn scraped() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -133,7 +125,7 @@ fn scraped() {
 /// the known number of calls of a program.
 #[test]
 fn times() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -163,7 +155,7 @@ fn times() {
 /// Check that memory does not grow with the number of windows.
 #[test]
 fn bounded_memory() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -189,7 +181,7 @@ fn bounded_memory() {
 /// Check that it ends with the measured process, and that a kill leaves nothing behind.
 #[test]
 fn ends() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -221,7 +213,7 @@ fn refused() {
     ran.code(2).says(&["--allow-remote-clients"]);
     place.run("serve --listen 9709 stat page-faults").code(2).says(&["127.0.0.1:9709"]);
     place.run("serve").code(2);
-    if !as_root() {
+    if !has_root() {
         return;
     }
     place

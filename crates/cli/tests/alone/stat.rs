@@ -5,6 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::common::{Place, Running};
+use netplumb_testkit::has_root;
 use serde_json::Value;
 
 /// A program that writes a number of times, one byte each, calling a function of its own as often, in a number of
@@ -84,15 +85,6 @@ int main(int argc, char **argv)
 /// How often the programs write.
 const MANY: u64 = 1_234;
 
-fn as_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        crate::common::skip("not root");
-    }
-    root
-}
-
 fn compiled(name: &str, source: &str) -> Place {
     let place = Place::new();
     place.write("source.c", source);
@@ -147,7 +139,7 @@ fn perf(place: &Place, events: &str, words: &[&str]) -> Option<Vec<u64>> {
 /// each of several runs, and that what processes do that it starts is counted with it.
 #[test]
 fn as_root_exact_counts() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("writes", WRITES);
@@ -181,7 +173,7 @@ fn as_root_exact_counts() {
 /// variation: switches of tasks that have to take turns on one CPU.
 #[test]
 fn as_root_as_perf_does() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("writes", WRITES);
@@ -226,7 +218,7 @@ fn as_root_as_perf_does() {
 /// of its counts.
 #[test]
 fn as_root_by_cpu() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("writes", WRITES);
@@ -255,7 +247,7 @@ fn as_root_by_cpu() {
 /// Check that a process is counted that runs already, until it ends, and a cgroup.
 #[test]
 fn as_root_scopes() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("writes", WRITES);
@@ -274,7 +266,7 @@ fn as_root_scopes() {
 /// Check that a planted change is found, and nothing between two recordings of the same.
 #[test]
 fn as_root_compared() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("writes", WRITES);
@@ -329,7 +321,7 @@ fn what_cannot_be_counted() {
 /// and whoever counts it.
 #[test]
 fn as_root_unknown() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -388,7 +380,7 @@ fn without_effect() {
 /// once.
 #[test]
 fn as_root_per_packet() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -415,7 +407,7 @@ fn as_root_per_packet() {
 /// within a window, and the parts add up to the whole.
 #[test]
 fn as_root_by_task() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("writes-by-task", WRITES);
@@ -460,7 +452,7 @@ fn as_root_by_task() {
 /// clock is refused with the reason.
 #[test]
 fn as_root_by_layer() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("writes", WRITES);
@@ -512,7 +504,7 @@ fn as_root_by_layer() {
 /// block; and that others who count the same events meanwhile have them all.
 #[test]
 fn as_root_many_stacks() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = compiled("names", NAMES);
@@ -580,7 +572,7 @@ fn vm_trampolines_one_by_one() {
 /// Check that Ctrl-C ends a command, whose last words are waited for, and shows the counts.
 #[test]
 fn as_root_ctrl_c_shows_what_was_counted() {
-    if !as_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::common::{Place, Ran, Running, experiment};
+use netplumb_testkit::has_root;
 
 /// A short run of one arm.
 const SHORT: &str = "path --link lo --packets 20 --blocks 2";
@@ -36,8 +37,7 @@ fn a_full_disk() {
     // A small file system that goes with the process.
     let mut namespace = Command::new("unshare");
     namespace.arg("-m");
-    // SAFETY: no arguments, no memory.
-    if unsafe { libc::geteuid() } != 0 {
+    if !netplumb_testkit::is_root() {
         namespace.arg("-Ur");
     }
     let alone = namespace.arg("true").status();
@@ -61,8 +61,7 @@ fn a_full_disk() {
     );
     let mut command = place.command("unshare");
     command.arg("-m");
-    // SAFETY: as above.
-    if unsafe { libc::geteuid() } != 0 {
+    if !netplumb_testkit::is_root() {
         command.arg("-Ur");
     }
     command.args(["sh", "-c"]);
@@ -90,9 +89,7 @@ fn a_full_disk() {
 /// Check that nothing is reported as saved where nothing could be, and that saving is tried again until there is room.
 #[test]
 fn as_root_a_disk_without_room() {
-    // SAFETY: no arguments, no memory.
-    if unsafe { libc::geteuid() } != 0 {
-        crate::common::skip("not root");
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -430,9 +427,7 @@ fn rules_from_elsewhere() {
 #[test]
 fn nothing_of_private_files_is_shown() {
     use std::os::unix::fs::PermissionsExt;
-    // SAFETY: takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        crate::common::skip("messages of root take root");
+    if !has_root() {
         return;
     }
     let place = Place::new();

@@ -272,8 +272,7 @@ knobs.disk = "null_blk:24M:ext4:3300us"
 fn packets() {
     let place = Place::new();
     let events = "net:net_dev_queue net:net_dev_start_xmit --packets 50 --blocks 2";
-    // SAFETY: takes nothing and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = netplumb_testkit::is_root();
     let newest = OLDEST_AND_NEWEST[1];
     let can_boot = crate::common::has_guests();
     for (lab, can) in [

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::common::{Place, Ran, Running, has_guests, poorer_cache, skip, tell};
 use netplumb_model::class::Direction;
 use netplumb_model::recording::Recording;
+use netplumb_testkit::has_root;
 
 const PLANTED_NS: f64 = 20_000.0;
 /// Tolerance of a stage, as a share of the planted delay.
@@ -220,9 +221,8 @@ fn what_cannot_be_asked() {
 /// that the kernel lacks is reported, with nothing left behind.
 #[test]
 fn as_root_between_namespaces() {
-    // SAFETY: takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        return skip("not root: no network namespaces and no BPF programs");
+    if !has_root() {
+        return;
     }
     let place = Place::new();
     let words = "path --lab netns --clock stages --duration 1s --blocks 4 -o run.plumb";

@@ -94,8 +94,7 @@ fn a_recording_goes_into_a_file() {
     }
     let before = place.files();
     for name in named {
-        // SAFETY: takes nothing and cannot fail.
-        let is_root = unsafe { libc::geteuid() } == 0;
+        let is_root = netplumb_testkit::is_root();
         let host = is_root.then_some("path --lab host --clock stages");
         for command in ["path", "run x.toml"].into_iter().chain(host) {
             place.write("x.toml", "name = \"x\"\n");

@@ -9,6 +9,7 @@ use crate::common::{Place, Ran, Running, can_unthrottle, own, skip};
 use netplumb_lab::vm::trial;
 use netplumb_model::arch::Arch;
 use netplumb_sys::netns::Namespace;
+use netplumb_testkit::has_root;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -134,21 +135,11 @@ fn what_it_refuses() {
     }
 }
 
-/// Whether namespaces can be made here.
-fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        skip("not root: no network namespaces");
-    }
-    root
-}
-
 /// Check that between namespaces the levels that are plainly the worst and the best are found as such: sockets whose
 /// buffers hold 4 KiB, and large frames where neither end may merge or cut packets.
 #[test]
 fn as_root_between_namespaces() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -184,7 +175,7 @@ fn as_root_between_namespaces() {
 /// others are measured: TSO that was given can't be on without the checksum offload.
 #[test]
 fn as_root_a_level_that_is_refused() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -225,7 +216,7 @@ const SCRIPT: &str = "for try in 1 2 3 4 5 6 7 8 9; do\n\
 
 impl Machine {
     fn new() -> Option<Machine> {
-        if !is_root() {
+        if !has_root() {
             return None;
         }
         for tool in ["iperf3", "ethtool"] {

@@ -13,12 +13,11 @@ use netplumb_model::hosts::{
 };
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
+use netplumb_testkit::has_root;
 
 /// Whether namespaces can be made here, and these programs are installed.
 fn has(programs: &[&str]) -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        skip("not root: no network namespaces");
+    if !has_root() {
         return false;
     }
     let is_here = |program: &str| {

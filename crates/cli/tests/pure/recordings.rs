@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Place, Running};
 use netplumb_kernel::compression::{self, Compression};
 use netplumb_model::recording::env;
+use netplumb_testkit::has_root;
 
 /// Every kind, and whether functions or stages of it go to other programs' formats.
 const KINDS: &[(&str, bool)] = &[
@@ -122,9 +123,7 @@ fn nothing_identifying_is_left() {
 fn files_belong_to_who_called_sudo() {
     use std::os::unix::fs::{MetadataExt, chown};
     const CALLER: u32 = 65_534;
-    // SAFETY: it takes nothing, and always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        netplumb_testkit::skip("it needs root");
+    if !has_root() {
         return;
     }
     let place = Place::new();

@@ -10,6 +10,7 @@ use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::span::StageKind;
 use netplumb_model::timing::{Filter, Selection, StageTimes, TimingSpec, Window};
+use netplumb_testkit::has_root;
 pub(crate) use netplumb_testkit::skip;
 use netplumb_workload::ends::{Ends, Sockets};
 
@@ -17,9 +18,7 @@ pub(crate) const PACKETS: u64 = 400;
 
 /// Whether the tests can run here.
 pub(crate) fn cannot() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        skip("stages on real packets need root");
+    if !has_root() {
         return true;
     }
     false

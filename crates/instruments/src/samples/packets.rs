@@ -238,9 +238,7 @@ mod tests {
     /// the way there; and that the samples of all tasks are the time that went by.
     #[test]
     fn as_root_own_work() {
-        // SAFETY: takes nothing and cannot fail.
-        if unsafe { libc::geteuid() } != 0 {
-            netplumb_testkit::skip("not root");
+        if !netplumb_testkit::has_root() {
             return;
         }
         // SAFETY: takes nothing.

@@ -19,16 +19,6 @@ pub(crate) const FRAMES: u64 = 2_000;
 /// Frames sent at once: a veth's ring holds 256 (VETH_RING_SIZE).
 const BURST: u64 = 50;
 
-/// Whether namespaces can be made here; prints a note if not.
-pub(crate) fn is_root() -> bool {
-    // SAFETY: takes nothing, and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        netplumb_testkit::skip("not root: no network namespaces");
-    }
-    root
-}
-
 /// A generator's namespace, one under test, and a sink's: tx0 - rx0, out0 - sink0.
 pub(crate) struct Wires {
     pub(crate) tx: Namespace,

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use netplumb_model::bench::{Bench, DataPath, FrameKind, FrameSize, Frames, Handled, Offered};
 use netplumb_model::class::Family;
 use netplumb_paths::{Sink, Standing, Way, frame_mac, needs, set_up};
+use netplumb_testkit::has_root;
 use netplumb_workload::frames::{BATCH, Exit, Generator, GeneratorPlan, TTL};
 
-use crate::common::{PORT, Wires, is_root, settle};
+use crate::common::{PORT, Wires, settle};
 
 /// A generator at tx0, on the second CPU; testpmd and readers are on the first.
 fn plan(wires: &Wires, to_mac: [u8; 6], offered: Offered, stamped: bool) -> GeneratorPlan {
@@ -56,7 +57,7 @@ fn stand(way: &Way, wires: &Wires) -> (Box<dyn Standing>, Option<Sink>) {
 /// them.
 #[test]
 fn as_root_frames_of_the_kernel() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wires = Wires::new(false);
@@ -110,7 +111,7 @@ fn as_root_frames_of_the_kernel() {
 #[ignore = "measures; run it by hand: cargo test --release -p netplumb-paths -- --ignored"]
 fn as_root_rates() {
     use std::io::Write;
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wires = Wires::new(false);

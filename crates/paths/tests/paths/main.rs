@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 
 use netplumb_model::bench::{Bench, DataPath, FrameKind, Handled};
 use netplumb_paths::{PathError, Sink, Way, frame_mac, needs, refusal, set_up};
+use netplumb_testkit::has_root;
 
-use common::{FRAMES, Wires, assert_same, is_root, settle};
+use common::{FRAMES, Wires, assert_same, settle};
 
 /// Send our frames and a few others at a path that drops; returns its counters. Checks that nothing
 /// is left.
@@ -50,7 +51,7 @@ const DROPS: [DataPath; 8] = [
 /// others are not counted as ours, and that all is as before afterwards.
 #[test]
 fn as_root_what_is_dropped() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for v6 in [false, true] {
@@ -73,7 +74,7 @@ fn as_root_what_is_dropped() {
 /// reads none.
 #[test]
 fn as_root_kinds_of_frames() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for v6 in [false, true] {
@@ -102,7 +103,7 @@ fn as_root_kinds_of_frames() {
 /// afterwards.
 #[test]
 fn as_root_what_is_forwarded() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for v6 in [false, true] {
@@ -140,7 +141,7 @@ fn as_root_what_is_forwarded() {
 /// Check that packets whose TTL expires are reported as such, and are not forwarded.
 #[test]
 fn as_root_a_ttl_that_runs_out() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for v6 in [false, true] {
@@ -165,7 +166,7 @@ fn as_root_a_ttl_that_runs_out() {
 /// the sink there is no NAPI there.
 #[test]
 fn as_root_an_end_without_napi() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wires = Wires::new(false);
@@ -184,7 +185,7 @@ fn as_root_an_end_without_napi() {
 /// without a stamp are counted separately.
 #[test]
 fn as_root_stamps_are_read() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for v6 in [false, true] {
@@ -226,7 +227,7 @@ fn monotonic_ns() -> u64 {
 /// it is about.
 #[test]
 fn as_root_an_unsafe_program() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let Err(error) = refusal() else {
@@ -247,7 +248,7 @@ fn as_root_an_unsafe_program() {
 /// that it doesn't support.
 #[test]
 fn as_root_what_can_not_be() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wires = Wires::new(false);
@@ -281,7 +282,7 @@ fn as_root_what_can_not_be() {
 /// changes to devices are gone afterwards.
 #[test]
 fn as_root_testpmd() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wires = Wires::new(false);
@@ -335,7 +336,7 @@ fn children() -> Vec<String> {
 /// Check that packets take the flowtable, or that the kernel is reported to have none.
 #[test]
 fn as_root_a_flow_table() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wires = Wires::new(false);
@@ -368,7 +369,7 @@ fn as_root_a_flow_table() {
 /// programs, and no more than one.
 #[test]
 fn as_root_programs_are_replaced() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let wires = Wires::new(false);
@@ -398,7 +399,7 @@ fn as_root_programs_are_replaced() {
 /// others passed and counted, and that a full list is reported.
 #[test]
 fn as_root_a_list_of_sources() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     for v6 in [false, true] {

@@ -292,9 +292,7 @@ mod tests {
     /// the program that it maps.
     #[test]
     fn as_root_a_short_life() {
-        // SAFETY: takes nothing and cannot fail.
-        if unsafe { libc::geteuid() } != 0 {
-            netplumb_testkit::skip("not root");
+        if !netplumb_testkit::has_root() {
             return;
         }
         let cpus: Vec<u32> = crate::cpus::online().unwrap().into_iter().collect();

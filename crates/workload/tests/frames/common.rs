@@ -21,8 +21,7 @@ pub(crate) const TO_PORT: u16 = 9;
 /// Nothing else of this file runs meanwhile: all of them want the same CPUs.
 pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
-    // SAFETY: it has no arguments and returns a number.
-    if unsafe { libc::geteuid() } == 0 {
+    if netplumb_testkit::is_root() {
         return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
     }
     netplumb_testkit::skip("frames between namespaces need root");

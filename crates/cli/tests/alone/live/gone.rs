@@ -6,7 +6,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{Place, Running, skip};
-use crate::live::{is_root, namespaces, run_name};
+use crate::live::{namespaces, run_name};
+use netplumb_testkit::has_root;
 
 /// A namespace of ours with a device in it, deleted when dropped.
 pub(crate) struct Throwaway(String);
@@ -60,7 +61,7 @@ fn ip(place: &Place, words: &str) {
 /// the run is reported by its name, and that what was measured is kept.
 #[test]
 fn what_is_watched_goes_away() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -158,7 +159,7 @@ impl Drop for Offline {
 #[test]
 #[ignore = "takes a CPU from everything else for a second"]
 fn a_cpu_goes_offline() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();

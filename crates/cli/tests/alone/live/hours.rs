@@ -4,9 +4,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use netplumb_model::recording::Recording;
+use netplumb_testkit::has_root;
 
 use crate::common::{Place, Running, skip};
-use crate::live::{is_root, namespaces, run_name};
+use crate::live::{namespaces, run_name};
 
 /// The seconds that a run measured, and its packets.
 fn measured(recording: &Recording) -> (f64, u64) {
@@ -18,7 +19,7 @@ fn measured(recording: &Recording) -> (f64, u64) {
 /// with all that was measured by then, and that nothing is left behind.
 #[test]
 fn killed_and_resumed() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -73,7 +74,7 @@ fn killed_and_resumed() {
 /// namespace.
 #[test]
 fn traffic_of_a_device() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();

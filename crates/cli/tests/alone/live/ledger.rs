@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use crate::common::{Place, Ran, Running, skip, tell};
-use crate::live::{is_root, run_name};
+use crate::live::run_name;
+use netplumb_testkit::has_root;
 
 /// A ruleset of the receiver that drops one packet in twenty.
 const RULES: &str = "table ip planted {
@@ -33,7 +34,7 @@ fn dropped(place: &Place, ran: &Ran) -> Vec<(String, u64)> {
 /// reason that the instrument saw, and that ledgers close.
 #[test]
 fn as_root_a_ruleset_that_drops() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();
@@ -64,7 +65,7 @@ fn as_root_a_ruleset_that_drops() {
 /// count its drops too, and that what waited in it when a block ended is not lost.
 #[test]
 fn as_root_a_full_queue() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     let place = Place::new();

@@ -7,13 +7,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{Place, skip};
-use crate::live::is_root;
+use netplumb_testkit::has_root;
 
 /// Check that `q` ends the live view well, that the terminal is as it was, and that
 /// nothing else draws on it meanwhile.
 #[test]
 fn watched_on_a_terminal() {
-    if !is_root() {
+    if !has_root() {
         return;
     }
     if !Path::new("/usr/bin/script").exists() {
