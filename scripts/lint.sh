@@ -38,6 +38,14 @@ check "docs/compatibility.md" scripts/compatibility.py --check
 check "ARCHITECTURE.md: crates" scripts/crates.py --check
 check "circles of imports" scripts/circles.py
 check "phrases (STYLE.md)" scripts/phrases.sh
+# Of what tests alone depend on, a feature can change the arithmetic of what the program is linked with, too.
+resolved() {
+	cargo tree --locked --prefix none --format '{p} {f}' "$@" | sed 's/ (\*)$//' | sort -u
+}
+same_features() {
+	! comm -23 <(resolved -p netplumb -p netplumb-agent -e normal) <(resolved --workspace -e normal,dev) | grep .
+}
+check "features of dependencies: the same in builds and tests" same_features
 
 # The tool that checks licences takes minutes to compile.
 if [ -n "${CI-}" ] || [ -x "$target/tools/bin/cargo-deny" ]; then
