@@ -15,7 +15,9 @@ export PATH=$tools/bin:$PATH
 command -v inferno-flamegraph >/dev/null ||
 	CARGO_PROFILE_DEV_DEBUG=0 cargo install inferno --version 0.12.8 --locked --debug \
 		--root "$tools" --target-dir "$tools/build"
-PLUMB_TRIES=${PLUMB_TRIES:-20} PLUMB_KILLS=${PLUMB_KILLS:-200} \
-	scripts/tests.py "$built" --soak 2>&1 | tee "$target/soak.log"
+export PLUMB_TRIES=${PLUMB_TRIES:-20} PLUMB_KILLS=${PLUMB_KILLS:-200}
+scripts/tests.py "$built" --soak 2>&1 | tee "$target/soak.log"
+# Runs of every kind, each killed many times.
+[ "$(id -u)" != 0 ] || scripts/kills.py "$plumb" $((PLUMB_KILLS * 5))
 # Whoever asks for all of it has to get it.
 ! grep "skipped: " "$target/soak.log" >&2
