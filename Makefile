@@ -66,7 +66,7 @@ soak: ## the tests that take long, for most of an hour: same against same, kills
 	@scripts/setup.sh --try build run test soak
 	@scripts/soak.sh
 
-fuzz: ## fuzz every parser with coverage, for SECONDS_EACH (600)
+fuzz: ## fuzz the parsers with coverage, for SECONDS_EACH (600)
 	@scripts/setup.sh build
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)
 

@@ -72,8 +72,10 @@ def processes(mark):
     for path in glob.glob("/proc/[0-9]*/environ"):
         try:
             with open(path, "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    found.append(printed("cat", path.replace("environ", "comm")).strip())
+                is_marked = mark in file.read().split(b"\0")
+            if is_marked:
+                with open(path.replace("environ", "comm"), encoding="utf-8") as file:
+                    found.append(file.read().strip())
         except OSError:
             pass  # It has ended.
     return found

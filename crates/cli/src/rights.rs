@@ -129,7 +129,7 @@ fn check_all(work: &Work<'_>) -> Result<(), CannotHere> {
     if let Some(why) = refusal(work, effective()) {
         return Err(CannotHere(why));
     }
-    // Root of a user namespace has all capabilities there; BPF and perf want those of the initial one.
+    // In a user namespace root has every capability, but BPF and perf check those of the initial namespace.
     let ids = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     match is_initial(&ids) {
         true => Ok(()),
@@ -222,7 +222,7 @@ mod tests {
         );
     }
 
-    /// Check that other user namespaces than the initial one are told from it.
+    /// Check that the initial user namespace is recognised, and no other is taken for it.
     #[test]
     fn user_namespaces() {
         assert!(is_initial("         0          0 4294967295\n"));

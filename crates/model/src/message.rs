@@ -182,8 +182,10 @@ pub enum Reply {
     Failed(Refused),
 }
 
-/// More than any guest of ours has, which is a guest that wants to fill this machine's memory.
+/// More facts than any guest of ours has, in one reply and in all: such a guest wants to fill this machine's memory.
 const MAX_FACTS: usize = 10_000;
+/// Hours of blocks have some each.
+pub const MAX_ALL_FACTS: usize = 1_000_000;
 const MAX_FACT_BYTES: usize = 256 << 10;
 /// Packets of a block, and causes of their loss.
 const MAX_PACKETS: u64 = 1 << 48;

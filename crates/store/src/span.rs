@@ -128,7 +128,7 @@ pub(crate) fn add(
     let mut put = to.prepare("INSERT INTO span_slice VALUES (?, ?, ?, ?)")?;
     let mut put_bucket = to.prepare("INSERT INTO span_slice_bucket VALUES (?, ?, ?)")?;
     for (id, slice) in recording.slices.iter().enumerate().skip(before.slices) {
-        put.execute(params![id, slice.block, slice.begin_ns, slice.duration_ns as i64])?;
+        put.execute(params![id, slice.block, slice.begin_ns, slice.duration_ns])?;
         for (bucket, n) in &slice.buckets {
             put_bucket.execute(params![id, bucket, *n])?;
         }

@@ -367,8 +367,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: &Written) -> rusqlit
     let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?, ?)")?;
     for (instrument, losses) in &recording.losses {
         for loss in losses {
-            let count = loss.count;
-            put.execute(params![instrument, loss.cause, count, loss.meaning])?;
+            put.execute(params![instrument, loss.cause, loss.count, loss.meaning])?;
         }
     }
     Ok(())
@@ -416,7 +415,7 @@ fn hops(to: &Transaction<'_>, recording: &Recording, before: usize) -> rusqlite:
             continue;
         }
         let hop = &of.hop;
-        put.execute(params![of.block, place, hop.name, hop.entered, hop.left as i64])?;
+        put.execute(params![of.block, place, hop.name, hop.entered, hop.left])?;
         for (cause, packets) in &hop.dropped {
             put_drop.execute(params![of.block, place, cause, *packets])?;
         }

@@ -66,11 +66,7 @@ int main(void)
 /// root.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
-    let root = netplumb_testkit::is_root();
-    if !root {
-        crate::common::skip("not root");
-    }
-    root.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    netplumb_testkit::has_root().then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn compile(place: &Place, name: &str, source: &str, words: &[&str]) {

@@ -11,8 +11,11 @@ const PAGE: &str = include_str!("../../../../docs/reference/rights.md");
 const NOBODY: u32 = 65534;
 /// What the kernel takes for others: leaving out one of these is not noticed.
 const IMPLIES: (&str, [&str; 2]) = ("CAP_SYS_ADMIN", ["CAP_BPF", "CAP_PERFMON"]);
-/// Sends a packet to nobody.
-const SENDS: &str = "#!/bin/bash\nsleep 0.2; echo x >/dev/udp/127.0.0.1/9; sleep 0.2\n";
+/// Sends packets to nobody, is woken up, and works long enough for a timer to sample it.
+const SENDS: &str = "#!/bin/bash
+for packet in {1..9}; do sleep 0.05; echo x >/dev/udp/127.0.0.1/9; done
+for round in {1..200000}; do :; done
+";
 
 /// Commands of the page's table, with the capabilities of each.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -96,7 +99,7 @@ fn as_root_exactly_these() {
     }
 }
 
-/// Check that root of a user namespace is told that its capabilities are not enough.
+/// Check the error for root in a user namespace, whose capabilities are not enough.
 #[test]
 fn as_root_in_a_user_namespace() {
     let place = Place::new();

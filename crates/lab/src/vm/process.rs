@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use netplumb_model::message::{PROTOCOL_VERSION, Refused, Reply, Request};
+use netplumb_model::message::{MAX_ALL_FACTS, PROTOCOL_VERSION, Refused, Reply, Request};
 use netplumb_sys::cpus;
 use netplumb_sys::memory::memfd;
 
@@ -662,6 +662,7 @@ fn agent_failed(console: &Mutex<Tail>) -> Option<String> {
 fn follow(port: usize, mut stream: UnixStream, sender: SyncSender<Event>) {
     thread::spawn(move || {
         let mut decoder = Decoder::default();
+        let mut facts = 0;
         let mut buffer = vec![0; 256 << 10];
         loop {
             match stream.read(&mut buffer) {
@@ -673,10 +674,17 @@ fn follow(port: usize, mut stream: UnixStream, sender: SyncSender<Event>) {
             }
             loop {
                 let event = match decoder.take() {
-                    Ok(Some(reply)) => match Reply::excess(&reply) {
-                        None => Event::Reply(port, reply),
-                        Some(what) => Event::Unread(io::Error::other(what)),
-                    },
+                    Ok(Some(reply)) => {
+                        if let Reply::Facts(more) = &reply {
+                            facts += more.len();
+                        }
+                        let too_many =
+                            (facts > MAX_ALL_FACTS).then(|| format!("{facts} facts in all"));
+                        match reply.excess().or(too_many) {
+                            None => Event::Reply(port, reply),
+                            Some(what) => Event::Unread(io::Error::other(what)),
+                        }
+                    }
                     Ok(None) => break,
                     Err(why) => Event::Unread(why),
                 };

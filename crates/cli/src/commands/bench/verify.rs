@@ -19,7 +19,7 @@ const MAX_SAID: usize = 2_000;
 /// Load the programs of a file.
 ///
 /// # Errors
-/// It can't be read, or is not a BPF object file; not root.
+/// It can't be read, or is not a BPF object file; missing rights.
 pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
     let object = files::read(file, MAX_OBJECT_BYTES, "a BPF object file")?;
     rights::check_of_verifying()?;
