@@ -145,6 +145,12 @@ enum exact_mark {
 	EXACT_MARK_WATCH_END = 13,
 	/* Stop counting, until ARM. Not written to the stream either. */
 	EXACT_MARK_DISARM = 14,
+	/* What packets are a part of, from here on; packets of their own again. */
+	EXACT_MARK_CONNECT = 15,
+	EXACT_MARK_ACCEPT = 16,
+	EXACT_MARK_CLOSE = 17,
+	EXACT_MARK_REPLY = 18,
+	EXACT_MARK_PACKETS = 19,
 };
 
 #endif

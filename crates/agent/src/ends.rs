@@ -12,8 +12,7 @@ pub fn topology_of(plan: &RunPlan) -> TopologyPlan {
         link: plan.link,
         host: plan.host,
         family: plan.family,
-        forward: plan.forward,
-        bridge: plan.bridge,
+        topology: plan.topology.clone(),
         queues: plan.queues,
         mtu_bytes: plan.mtu_bytes,
         sysctl: plan.sysctl.clone(),
@@ -21,22 +20,20 @@ pub fn topology_of(plan: &RunPlan) -> TopologyPlan {
         nics: plan.nics.clone(),
         nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
         qdisc: plan.qdisc.clone(),
+        programs: plan.programs.clone(),
     }
 }
 
 /// The sender and the receiver of a topology.
 pub fn ends_of(topology: &Topology) -> io::Result<Ends> {
-    let mut between = Vec::new();
-    for (name, namespace) in [("router", &topology.router), ("bridge", &topology.bridge)] {
-        if let Some(namespace) = namespace {
-            between.push((name, namespace.try_clone()?));
-        }
-    }
+    let between = topology.between.iter();
+    let between = between.map(|(name, namespace)| Ok((name.clone(), namespace.try_clone()?)));
     Ok(Ends {
-        between,
+        between: between.collect::<io::Result<_>>()?,
         tx_namespace: topology.tx.try_clone()?,
         rx_namespace: topology.rx.try_clone()?,
         tx_address: topology.tx_address,
         rx_address: topology.rx_address,
+        to_address: topology.to_address,
     })
 }

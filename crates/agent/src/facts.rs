@@ -12,19 +12,14 @@ use netplumb_sys::{clock, proc};
 /// Facts of a topology's namespaces.
 pub fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
-    for (end, namespace) in [
-        (Side::Tx.called(), Some(&topology.tx)),
-        (Side::Rx.called(), Some(&topology.rx)),
-        ("router", topology.router.as_ref()),
-        ("bridge", topology.bridge.as_ref()),
-    ] {
+    let ends = [(Side::Tx.called(), &topology.tx), (Side::Rx.called(), &topology.rx)];
+    let between = topology.between.iter().map(|(name, namespace)| (name.as_str(), namespace));
+    for (end, namespace) in ends.into_iter().chain(between) {
         let of_other = |side: Side| side.called() != end;
         if topology.host.is_some_and(of_other) {
             continue;
         }
-        if let Some(Ok(of)) = namespace.map(|n| facts_of(n, &format!("{prefix}.{end}"))) {
-            facts.extend(of);
-        }
+        facts.extend(facts_of(namespace, &format!("{prefix}.{end}")).unwrap_or_default());
     }
     facts
 }

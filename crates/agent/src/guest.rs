@@ -132,7 +132,8 @@ impl Agent {
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
         }
-        if wanted.nft.as_ref().is_some_and(|(rules, _)| !rules.is_generated()) {
+        let has_rules = wanted.nft.as_ref().is_some_and(|(rules, _)| !rules.is_generated());
+        if has_rules || !wanted.programs.is_empty() || wanted.topology.spec.needs_requests() {
             let answered = requested::answer_requests();
             answered.map_err(|e| format!("answer the kernel's requests for modules: {e}"))?;
         }
@@ -144,7 +145,7 @@ impl Agent {
             standing.plan = wanted;
             return Ok(&self.standing[at].ends);
         }
-        let wires = if wanted.forward || wanted.bridge { 2 } else { 1 };
+        let wires = if wanted.topology.spec.links() > 1 { 2 } else { 1 };
         if plan.link.has_nics() {
             // The old one first: its NICs come home with its namespaces.
             self.standing.clear();
@@ -172,7 +173,16 @@ impl Agent {
         let ends = self.ends(plan)?;
         // The random numbers drawn meanwhile depend on the programs that made the settings.
         random::renew().map_err(|e| format!("set the kernel's random numbers: {e}"))?;
-        let opened = |e: io::Error| format!("open {} sockets: {e}", plan.proto);
+        let opened = |e: io::Error| {
+            let hint = match e.raw_os_error() {
+                Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => format!(
+                    ": topology {} has no route from {} to {}",
+                    plan.topology.spec.name, ends.tx_address, ends.to_address
+                ),
+                _ => String::new(),
+            };
+            format!("open {} sockets: {e}{hint}", plan.proto)
+        };
         let (mut index, mut all) = (0, Vec::new());
         // They are reported after a round, since a message between blocks would disturb them.
         let mut report = |ledgers: Vec<Ledger>| {
@@ -213,7 +223,8 @@ impl Agent {
     /// Symbols of all modules, if some were loaded for the rules of a plan.
     fn symbols_of_modules(&self, plan: &RunPlan) -> io::Result<Vec<u8>> {
         let has_loaded = |notes: BTreeMap<String, String>| notes.contains_key(NFT_MODULES);
-        match self.notes(plan).is_some_and(has_loaded) {
+        let has_programs = !plan.programs.is_empty();
+        match has_programs || self.notes(plan).is_some_and(has_loaded) {
             true => bench::symbols(|line| line.ends_with(b"]")),
             false => Ok(Vec::new()),
         }
@@ -246,7 +257,10 @@ fn note_modules(topology: &mut Topology) {
 /// The error, with the modules that the kernel requested in vain.
 fn of_topology(error: TopologyError) -> Refused {
     let refused = Refused::from(error);
-    match requested::in_vain() {
+    let mut requests = requested::in_vain();
+    // Whoever mounts bpffs has the kernel ask for a module that is of no use here (kernel/bpf/inode.c).
+    requests.retain(|request| !request.starts_with("bpf_preload"));
+    match requests {
         requests if requests.is_empty() => refused,
         requests => Refused {
             message: format!(

@@ -33,6 +33,7 @@ use netplumb_model::arch::Arch;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::message::{Request, RunPlan};
 use netplumb_model::recording::env;
+use netplumb_model::topology::ArmTopology;
 use netplumb_sys::memory::memfd;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -383,8 +384,7 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         host: None,
         family: Family::V4,
         link: Link::Veth,
-        forward: false,
-        bridge: false,
+        topology: ArmTopology::direct(),
         queues: None,
         size_bytes: 10,
         mtu_bytes: None,
@@ -392,6 +392,8 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         block_ns: None,
         rate_pps: None,
         stream: false,
+        new_flows: false,
+        replies: false,
         warmup_packets: 200,
         blocks: 1,
         aligned: true,
@@ -400,6 +402,7 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         nics: Default::default(),
         nft: None,
         qdisc: None,
+        programs: Vec::new(),
         from_device: None,
     };
     Ok(guest.ask(&Request::Run(plan), LIMIT, |_| Ok(()))?)

@@ -17,6 +17,7 @@ pub(crate) mod machine;
 pub(crate) mod modules;
 pub(crate) mod serve;
 mod spec;
+pub(crate) mod topologies;
 mod unseen;
 
 use std::path::Path;

@@ -114,6 +114,9 @@ enum Command {
     /// Build modules from a guest kernel's source, with or without patches
     #[command(subcommand)]
     Module(commands::module::ModuleCommand),
+    /// List and show topologies: what is between sender and receiver
+    #[command(subcommand)]
+    Topology(commands::topology::TopologyCommand),
     /// Print a shell completion script
     Completions(commands::manual::CompletionsArgs),
     /// Write man pages, one per command
@@ -193,6 +196,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         | Command::Doctor(_)
         | Command::Kernel(_)
         | Command::Module(_)
+        | Command::Topology(_)
         | Command::Completions(_)
         | Command::Man(_) => {}
     }
@@ -214,6 +218,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => commands::doctor::run(args, &cache),
         Command::Kernel(command) => commands::kernel::run(command, &cache),
         Command::Module(command) => commands::module::run(command, &cache),
+        Command::Topology(command) => commands::topology::run(command),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Man(args) => commands::manual::man(&args),
     }

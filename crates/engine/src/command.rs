@@ -21,6 +21,7 @@ use netplumb_model::quantity::Subject;
 use netplumb_model::reads::FileReads;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
+use netplumb_model::topology::TopologySpec;
 use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
@@ -73,6 +74,8 @@ fn memory_mib(bundle: &Bundle) -> u32 {
 pub struct CommandRun {
     /// The arms, each in a guest of its own; one if an instrument is about packets.
     pub arms: Vec<CommandArm>,
+    /// The topologies that arms may name besides the presets.
+    pub topologies: Vec<TopologySpec>,
     /// The path and arguments of the peer.
     pub peer: Option<(PathBuf, Vec<String>)>,
     /// The working directory of both.
@@ -270,6 +273,7 @@ impl OneArm<'_> {
             warmup_packets: 0,
             blocks: self.run.blocks,
             scan: None,
+            topologies: self.run.topologies.clone(),
         }
     }
 

@@ -14,10 +14,11 @@ use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::process::VmError;
 use netplumb_lab::vm::requested;
 use netplumb_model::class::Direction;
-use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
-use netplumb_model::recording::{Block, Cost, Recording, env};
+use netplumb_model::experiment::{BpfProgram, Load, ProgramFile};
+use netplumb_model::recording::{Arm, Block, Cost, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_model::topology::TopologySpec;
 use netplumb_sys::memory::memfd;
 
 use crate::error::EngineError;
@@ -84,7 +85,7 @@ pub(crate) fn modules<'g>(
             modules.push(*module);
         }
     }
-    if guest.bridge {
+    if guest.topology.has_bridge() {
         modules.push("bridge");
     }
     modules.extend(qdiscs(guest, kernel, tree)?);
@@ -92,22 +93,39 @@ pub(crate) fn modules<'g>(
     Ok(modules)
 }
 
-/// An archive of the modules that the kernel of a guest may request of it, if it has rules that weren't generated.
+/// An archive of the modules that the kernel of a guest may request of it, if it has rules that weren't generated, or
+/// devices that may be in modules.
 pub(crate) fn requested(
     kernel: &KernelEntry,
     guest: &GuestPlan,
 ) -> Result<Option<OwnedFd>, EngineError> {
-    if !guest.requests {
+    if !guest.requests && !guest.topology.needs_requests() {
         return Ok(None);
     }
     let (tree, _) = module_tree(kernel, guest)?;
-    let archive = requested::archive(&tree.answers(REQUESTED)?)?;
+    let is_wanted = |path: &str| REQUESTED.iter().any(|part| path.contains(part));
+    let archive = requested::archive(&tree.answers(is_wanted)?)?;
     let held = memfd("netplumb-modules", &archive);
     Ok(Some(held.map_err(EngineError::host("hold modules"))?))
 }
 
-/// The directories of modules that rules use: net/netfilter, net/ipv4/netfilter, net/bridge/netfilter and so on.
-const REQUESTED: &str = "netfilter";
+/// The directories, below which are modules that rules and devices use: net/netfilter, net/ipv4/netfilter,
+/// net/bridge/netfilter and so on, and those of virtual devices.
+const REQUESTED: &[&str] = &[
+    "netfilter/",
+    "drivers/net/bonding",
+    "drivers/net/dummy",
+    "drivers/net/geneve",
+    "drivers/net/ipvlan",
+    "drivers/net/macvlan",
+    "drivers/net/vxlan",
+    "drivers/net/wireguard",
+    "net/8021q/",
+    "net/bridge/",
+    "net/sched/",
+    "net/ipv4/",
+    "net/ipv6/",
+];
 
 /// Check that a guest can have what its arms need, before any boots. Programs for another architecture than
 /// this machine's are fetched.
@@ -272,12 +290,32 @@ pub(crate) fn programs(guest: &GuestPlan) -> impl Iterator<Item = Program> + '_ 
     nft.into_iter().chain(tc).chain(guest.programs.iter().copied())
 }
 
+/// The BPF programs of an arm, with their objects.
+///
+/// # Errors
+/// One can't be read.
+pub(crate) fn objects(arm: &Arm) -> Result<Vec<BpfProgram>, EngineError> {
+    let read = |file: ProgramFile<'_>| {
+        let object = std::fs::read(file.path);
+        Ok(BpfProgram {
+            hook: file.hook,
+            device: file.device.into(),
+            egress: file.egress,
+            program: file.program.map(Into::into),
+            object: object.map_err(EngineError::host("read a BPF object"))?,
+        })
+    };
+    ProgramFile::all_of(arm).into_iter().map(read).collect()
+}
+
 /// Note the facts of a guest that differ from the recording's, which are from the first guest.
 pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<String, String>) {
     const TOLD: &[&str] = &[
         "vulnerability.",
         "nft.",
         "qdisc.",
+        "bpf.",
+        "topology.",
         "files.",
         "no_effect.",
         "kernel.",
@@ -299,12 +337,20 @@ pub(crate) const GUEST_CPUS: usize = 1;
 
 /// Note which settings of an arm could not act, and why. If every function was counted, the
 /// functions that its packets entered take precedence; its costs are the last of the recording.
-pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usize) {
+pub(crate) fn idle(
+    recording: &mut Recording,
+    arm: usize,
+    (load, cpus): (Load, usize),
+    topology: Option<&TopologySpec>,
+) {
     let scene = Scene { arm: &recording.arms[arm], load, cpus };
     let counts = |b: &Block| b.arm as usize == arm && b.instrument == INSTRUCTIONS.instrument;
     let counted = recording.blocks.iter().any(counts);
     let entered = counted.then(|| entered(recording, arm));
-    let idle = acting::idle(&scene, entered.as_ref());
+    let mut idle = acting::idle(&scene, entered.as_ref());
+    if let Some(topology) = topology {
+        idle.extend(acting::idle_in_topology(&scene, topology, entered.as_ref()));
+    }
     if !idle.is_empty() {
         recording.notes_of(arm).inert.extend(idle);
     }

@@ -91,7 +91,7 @@ pub fn run_in_guests(
     }
     if !counts {
         for arm in 0..plan.arms.len() {
-            extras::idle(recording, arm, load(run.stream), extras::GUEST_CPUS);
+            extras::idle(recording, arm, (load(run.stream), extras::GUEST_CPUS), None);
         }
     }
     save(recording).map_err(EngineError::Save)?;

@@ -257,7 +257,7 @@ impl Hosts<'_, '_> {
         facts.extend(ran.notes);
         facts.insert(FRAMES_HASH.into(), ran.frames_hash);
         // One CPU each.
-        extras::idle(recording, turn.arm, Load::Stream, 1);
+        extras::idle(recording, turn.arm, (Load::Stream, 1), None);
         for (index, sides) in turn.blocks.clone().zip(&ran.blocks) {
             figures::add(recording, turn.arm, index, &ends, sides, &ran.occupied);
         }

@@ -89,7 +89,7 @@ pub fn run_namespaces(
         extras::note(recording, number, notes);
         recording.notes_of(number).facts.extend(notes.clone());
         let count = if cpus[0] == cpus[1] { 1 } else { 2 };
-        extras::idle(recording, number, Load::Stream, count);
+        extras::idle(recording, number, (Load::Stream, count), None);
         arms.push(Some(host));
     }
     let built: Vec<bool> = arms.iter().map(Option::is_some).collect();

@@ -29,7 +29,8 @@ use netplumb_lab::vm::trial::{self, QemuMissing};
 use netplumb_model::arch::Arch;
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::message::{Reply, Request, RunPlan};
-use netplumb_model::recording::env;
+use netplumb_model::recording::{Arm, env};
+use netplumb_model::topology::TopologySpec;
 use netplumb_sys::memory::memfd;
 use netplumb_sys::threads::{self, Task};
 
@@ -83,6 +84,34 @@ impl Origin {
         self.plan == preparation(plan)
     }
 
+    /// What is between sender and receiver in its guests.
+    pub(crate) fn topology(&self) -> &TopologySpec {
+        &self.plan.topology.spec
+    }
+
+    /// The user's own parts of an arm: the text of a topology that is no preset, and the hashes of BPF objects.
+    pub(crate) fn own_facts(&self, arm: &Arm) -> Result<BTreeMap<String, String>, EngineError> {
+        let mut facts = BTreeMap::new();
+        let spec = self.topology();
+        if TopologySpec::preset(&spec.name).as_ref() != Some(spec) {
+            let text = spec.to_toml();
+            let mut hash = Key::default();
+            hash.add("topology", text.as_bytes());
+            facts.insert(env::TOPOLOGY.into(), format!("{} {}", spec.name, hash.finish()));
+            facts.insert("topology.text".into(), text);
+        }
+        let mut objects = Vec::new();
+        for program in extras::objects(arm)? {
+            let mut hash = Key::default();
+            hash.add("object", &program.object);
+            objects.push(format!("{}.{} {}", program.hook, program.device, hash.finish()));
+        }
+        if !objects.is_empty() {
+            facts.insert(env::OBJECTS.into(), objects.join(", "));
+        }
+        Ok(facts)
+    }
+
     /// The architecture of its guests.
     pub(crate) fn arch(&self) -> Arch {
         self.kernel.arch
@@ -125,6 +154,19 @@ impl Origin {
         self.symbols.as_ref().filter(|_| self.requested.is_none())
     }
 
+    /// What QEMU needs for the modules that the guest's kernel may request.
+    fn with_modules(&self, extra: Extra) -> Result<Extra, EngineError> {
+        let Some(archive) = &self.requested else {
+            return Ok(extra);
+        };
+        let archive = archive.try_clone().map_err(EngineError::host("hold modules"))?;
+        Ok(extra.and(Extra {
+            args: requested::qemu_args(archive.as_raw_fd()),
+            fds: vec![archive],
+            cpu: None,
+        }))
+    }
+
     /// Start a guest that will carry out `requests`, and run it to its second pause.
     pub(crate) fn start(
         &self,
@@ -141,17 +183,7 @@ impl Origin {
         let cancel = options.cancel.clone();
         let requests = [&first[..], &second[..]];
         let limit = options.timeout;
-        let extra = match &self.requested {
-            Some(archive) => {
-                let archive = archive.try_clone().map_err(EngineError::host("hold modules"))?;
-                extra.and(Extra {
-                    args: requested::qemu_args(archive.as_raw_fd()),
-                    fds: vec![archive],
-                    cpu: None,
-                })
-            }
-            None => extra,
-        };
+        let extra = self.with_modules(extra)?;
         let mut guest = Guest::start(&self.machine, from, requests, extra, limit, cancel)
             .map_err(EngineError::of_start)?;
         let ready = guest.wait_ready(limit);
@@ -241,7 +273,7 @@ impl Boot<'_> {
             pvh: self.kernel.pvh,
             link: self.guest.link,
             host: self.guest.host,
-            forward: self.guest.forward || self.guest.bridge,
+            forward: self.guest.topology.links() > 1,
             icount: !self.options.quick,
             mitigations: self.guest.mitigations,
             cmdline: match self.guest.programs.contains(&Program::Nginx) {
@@ -361,7 +393,7 @@ impl Boot<'_> {
         for module in machine.modules() {
             key.add("module", module.as_bytes());
         }
-        if self.guest.bridge {
+        if self.guest.topology.has_bridge() {
             key.add("module", b"bridge");
         }
         let mut modules: Vec<&str> = Vec::from_iter(self.guest.nft.then_some("nf_tables"));
@@ -399,7 +431,8 @@ impl Boot<'_> {
         let machine = self.machine()?;
         let plan = preparation(plan);
         let own = extras::own_files(self.kernel, self.guest)?;
-        let requested = extras::requested(self.kernel, self.guest)?;
+        // What the topology needs, a prepared guest has.
+        let of_rules = self.guest.requests;
         let of = |state: &Saved| {
             let symbols = Symbols::begin(Arc::clone(&state.symbols), &self.kernel.release);
             (Some(symbols), state.facts.clone())
@@ -417,8 +450,9 @@ impl Boot<'_> {
                 requested,
             })
         };
+        let requested = || extras::requested(self.kernel, self.guest);
         if self.options.cold {
-            return root(machine, own, plan, requested);
+            return root(machine, own, plan, requested()?);
         }
         let states = SavedStates::new(&self.options.cache).within(self.options.cache_bytes);
         let note = &mut |line| tell(Progress::Note(line));
@@ -437,7 +471,7 @@ impl Boot<'_> {
                 own,
                 kernel: self.kernel.clone(),
                 plan,
-                requested,
+                requested: if of_rules { requested()? } else { None },
             });
         }
         let booted = match states.open(&base, note) {
@@ -450,7 +484,7 @@ impl Boot<'_> {
                          CONFIG_X86_IOPL_IOPERM); booting for each arm"
                             .into(),
                     ));
-                    return root(machine, own, plan, requested);
+                    return root(machine, own, plan, requested()?);
                 }
             },
         };
@@ -463,13 +497,14 @@ impl Boot<'_> {
             own,
             kernel: self.kernel.clone(),
             plan,
-            requested,
+            requested: requested()?,
         };
         if origin.machine.can_be_saved_whole() {
             let state = self.advance(&origin)?;
             let state = self.keep(&states, &prepared, state, tell);
-            origin.facts = state.facts.clone();
+            (origin.symbols, origin.facts) = of(&state);
             origin.from = From::Prepared(state);
+            origin.requested = origin.requested.filter(|_| of_rules);
         }
         Ok(origin)
     }
@@ -552,11 +587,15 @@ impl Boot<'_> {
         saved::copy_memory(&state.memory, &memory)
             .map_err(EngineError::host("hold the guest's memory"))?;
         let first = frames(&[Request::Prepare(origin.plan.clone()), Request::Rest])?;
-        let second = frames(&[Request::Describe])?;
+        let mut second = vec![Request::Describe];
+        // The modules of its devices have symbols.
+        let has_modules = self.guest.topology.needs_requests();
+        second.extend(has_modules.then(|| Request::ReadFile("/proc/kallsyms".into())));
+        let second = frames(&second)?;
         let from = Start::Saved { state, memory: Some(&memory) };
         let cancel = self.options.cancel.clone();
         let requests = [&first[..], &second[..]];
-        let extra = Extra::default();
+        let extra = origin.with_modules(Extra::default())?;
         let limit = self.options.timeout;
         let mut guest = Guest::start(&origin.machine, from, requests, extra, limit, cancel)?;
         guest.wait_ready(limit)?;
@@ -568,7 +607,10 @@ impl Boot<'_> {
         Ok(Saved {
             memory: kept,
             devices,
-            symbols: Arc::clone(&state.symbols),
+            symbols: match has_modules {
+                true => Arc::new(guest.bytes(limit)?),
+                false => Arc::clone(&state.symbols),
+            },
             port: state.port,
             facts,
         })
@@ -629,6 +671,7 @@ pub(crate) fn preparation(plan: &RunPlan) -> RunPlan {
         nics: Default::default(),
         nft: None,
         qdisc: None,
+        programs: Vec::new(),
         from_device: None,
         ..plan.clone()
     }

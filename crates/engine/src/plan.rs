@@ -9,11 +9,13 @@ use netplumb_lab::vm::machine::MEMORY_MIB;
 use netplumb_model::arch::Arch;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{
-    ArmKernel, Experiment, FromDevice, NicSettings, Qdisc, Ruleset, Scan, files, module_options,
+    ArmKernel, Experiment, FromDevice, NicSettings, ProgramFile, Qdisc, Ruleset, Scan, files,
+    module_options,
 };
 use netplumb_model::hosts::{HostOf, Side};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Derivation, MadeBy};
+use netplumb_model::topology::{ArmTopology, TopologySpec};
 
 use crate::run::{Options, Progress, fetching};
 
@@ -21,7 +23,7 @@ use crate::run::{Options, Progress, fetching};
 pub(crate) const MAX_ARMS: usize = 1000;
 
 /// The plan of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The arms, in the order of the recording.
     pub arms: Vec<Arm>,
@@ -33,6 +35,8 @@ pub struct Plan {
     pub blocks: u32,
     /// Settings to change one at a time, in additional arms.
     pub scan: Option<Scan>,
+    /// The topologies that arms may name besides the presets.
+    pub topologies: Vec<TopologySpec>,
 }
 
 /// A boot of a guest.
@@ -74,10 +78,8 @@ pub struct GuestPlan {
     pub link: Link,
     /// Which of two hosts it is; none if both ends are in it.
     pub host: Option<HostOf>,
-    /// Whether there is a router in between.
-    pub forward: bool,
-    /// Whether there is a bridge in between.
-    pub bridge: bool,
+    /// What is between sender and receiver.
+    pub topology: TopologySpec,
     /// The arms, by index.
     pub arms: Vec<usize>,
 }
@@ -106,6 +108,7 @@ impl Plan {
             warmup_packets: experiment.workload.warmup_packets(),
             blocks: experiment.block_count(),
             scan: experiment.scan.clone(),
+            topologies: experiment.topologies.clone(),
         }
     }
 
@@ -154,17 +157,24 @@ impl Plan {
             let qdisc = Qdisc::from_arm(arm);
             let kernel = ArmKernel::from_arm(arm);
             let ruleset = Ruleset::from_arm(arm);
+            let topology = self.topology(arm).spec;
+            let qdiscs: Vec<Qdisc> = {
+                let devices = topology.devices.iter();
+                let own = devices.filter_map(|device| Qdisc::from_words(&device.qdisc));
+                own.chain(qdisc).collect()
+            };
             let new = GuestPlan {
                 kernel: kernel.name,
                 arch: kernel.arch,
                 mitigations: arm.is_on("mitigations"),
                 cmdline: knob("cmdline"),
-                nft: ruleset.is_some(),
-                requests: ruleset.is_some_and(|ruleset| !ruleset.is_generated()),
+                nft: ruleset.is_some() || topology.has_rules(),
+                requests: ruleset.is_some_and(|ruleset| !ruleset.is_generated())
+                    || !ProgramFile::all_of(arm).is_empty(),
                 load: files(&knob("load")).map(str::to_owned).collect(),
                 more_modules: Vec::new(),
-                qdisc: qdisc.is_some(),
-                qdisc_modules: qdisc.and_then(|q| q.module()).into_iter().collect(),
+                qdisc: !qdiscs.is_empty(),
+                qdisc_modules: qdiscs.iter().filter_map(Qdisc::module).collect(),
                 own_modules: files(&knob("module")).map(str::to_owned).collect(),
                 module_options: module_options(arm, None),
                 seed: arm.read("seed").unwrap_or(1),
@@ -172,8 +182,7 @@ impl Plan {
                 programs: Vec::new(),
                 link: arm.link,
                 host: None,
-                forward: arm.forward,
-                bridge: arm.is_on("bridge"),
+                topology,
                 arms: vec![index],
             };
             // Settings that can be changed in a running guest.
@@ -197,6 +206,11 @@ impl Plan {
         guests
     }
 
+    /// The topology of an arm, which was checked.
+    pub(crate) fn topology(&self, arm: &Arm) -> ArmTopology {
+        ArmTopology::from_arm(arm, &self.topologies).unwrap_or_else(|_| ArmTopology::direct())
+    }
+
     /// The guest's plan for an arm.
     pub fn run_plan(&self, arm: &Arm) -> RunPlan {
         RunPlan {
@@ -204,8 +218,7 @@ impl Plan {
             host: None,
             family: arm.family,
             link: arm.link,
-            forward: arm.forward,
-            bridge: arm.is_on("bridge"),
+            topology: self.topology(arm),
             queues: arm.read("queues"),
             size_bytes: arm.size_bytes,
             mtu_bytes: arm.read("mtu_bytes"),
@@ -213,6 +226,8 @@ impl Plan {
             block_ns: None,
             rate_pps: None,
             stream: false,
+            new_flows: arm.is_on("new_flows"),
+            replies: arm.is_on("replies"),
             warmup_packets: self.warmup_packets,
             blocks: self.blocks,
             aligned: true,
@@ -225,6 +240,8 @@ impl Plan {
             nics: [Side::Tx, Side::Rx].map(|side| NicSettings::from_arm(arm, side)),
             nft: Ruleset::from_arm(arm),
             qdisc: Qdisc::from_arm(arm),
+            // Read by who starts the guest.
+            programs: Vec::new(),
             from_device: FromDevice::from_arm(arm),
         }
     }

@@ -61,12 +61,11 @@ pub(crate) struct Wires(Vec<JoinHandle<Result<frames::Followed, String>>>);
 
 impl Wires {
     /// The wires of an arm, and what QEMU needs for them; nothing if they are QEMU's own.
-    pub(crate) fn from_arm(arm: &Arm) -> Result<(Wires, Extra), EngineError> {
+    pub(crate) fn from_arm(arm: &Arm, links: usize) -> Result<(Wires, Extra), EngineError> {
         let Some(wire) = Wire::of_one_guest(arm) else {
             return Ok((Wires(Vec::new()), Extra::default()));
         };
-        let two = arm.forward || arm.level("bridge") == Some("on");
-        let ports = link::ports(if two { 2 } else { 1 });
+        let ports = link::ports(if links > 1 { 2 } else { 1 });
         let seed: u64 = arm.read("seed").unwrap_or(1);
         // Each direction has losses of its own.
         let ends: Vec<_> =

@@ -163,6 +163,7 @@ fn arm(proto: Proto) -> Arm {
 
 fn packets(arms: Vec<Arm>, blocks: u32) -> PacketPlan {
     PacketPlan {
+        topologies: Vec::new(),
         arms,
         blocks,
         long: None,
@@ -366,6 +367,7 @@ fn what_was_measured_is_kept() {
 
 fn traffic(command: &[&str], duration_ms: Option<u64>) -> TrafficPlan {
     TrafficPlan {
+        topologies: Vec::new(),
         duration: duration_ms.map(Duration::from_millis),
         long: false,
         window: Some(Duration::from_millis(50)),

@@ -293,15 +293,15 @@ impl ModuleTree {
         Ok(resolver.order)
     }
 
-    /// The answers to requests for the modules in directories of this name, anywhere below the root. Those whose
-    /// dependencies are missing are left out.
+    /// The answers to requests for the modules whose path below the root is wanted. Those whose dependencies are missing
+    /// are left out.
     ///
     /// # Errors
     /// A module can't be read.
-    pub fn answers(&self, directory: &str) -> Result<Vec<Answer>, ModuleError> {
+    pub fn answers(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Answer>, ModuleError> {
         let is_inside = |path: &Path| {
             let below = path.strip_prefix(&self.root).unwrap_or(path);
-            below.parent().is_some_and(|parent| parent.iter().any(|part| part == directory))
+            below.to_str().is_some_and(&is_wanted)
         };
         let mut resolver = Resolver::new(self);
         let mut answers = Vec::new();

@@ -52,6 +52,8 @@ pub struct Role {
     pub receive_completion: bool,
     /// Hands a transfer to the wire: no packet's work.
     pub wire: bool,
+    /// In a thread of the kernel: what it works for.
+    pub works_for: Option<Direction>,
     /// Is the action of a vector.
     pub vector: Option<Softirq>,
     /// Bits of the packet rules that it satisfies.
@@ -78,6 +80,7 @@ pub struct PathRules {
 #[derive(Debug, Clone, Copy)]
 enum Meaning {
     Is(Flag),
+    WorksFor(Direction),
     Reaches(u32),
 }
 
@@ -127,6 +130,8 @@ struct File {
     hands_up: Vec<String>,
     receive_completion: Vec<String>,
     wire: Vec<String>,
+    thread_sends: Vec<String>,
+    thread_receives: Vec<String>,
     vectors: BTreeMap<String, Softirq>,
     packet_is: Vec<PacketRule>,
 }
@@ -191,6 +196,11 @@ impl PathRules {
             (&file.wire, |role| &mut role.wire),
         ];
         let flags = flags.into_iter().map(|(patterns, flag)| (patterns, Meaning::Is(flag)));
+        let workers = [
+            (&file.thread_sends[..], Meaning::WorksFor(Direction::Tx)),
+            (&file.thread_receives[..], Meaning::WorksFor(Direction::Rx)),
+        ];
+        let flags = flags.chain(workers);
         let reaches = file.packet_is.iter().enumerate();
         let reaches = reaches.map(|(bit, rule)| (&rule.reaches[..], Meaning::Reaches(1 << bit)));
         let (patterns, meanings): (Vec<&String>, _) = flags
@@ -216,6 +226,7 @@ impl PathRules {
         for pattern in self.globs.matches(name) {
             match self.meanings[pattern] {
                 Meaning::Is(flag) => *flag(&mut role) = true,
+                Meaning::WorksFor(direction) => role.works_for = Some(direction),
                 Meaning::Reaches(bits) => role.reaches |= bits,
             }
         }
@@ -342,7 +353,15 @@ mod tests {
     #[test]
     fn ways_to_forward() {
         let rules = PathRules::built_in();
-        for name in ["ip_forward", "br_forward", "neigh_xmit", "nf_flow_queue_xmit"] {
+        for name in [
+            "ip_forward",
+            "br_forward",
+            "neigh_xmit",
+            "nf_flow_queue_xmit",
+            "skb_do_redirect",
+            "xdp_do_redirect",
+            "ip_vs_nat_xmit_v6",
+        ] {
             let reached = rules.role(name).reaches | rules.role("tcp_queue_rcv").reaches;
             assert_eq!(rules.direction(reached), Direction::Forward, "{name}");
         }
@@ -360,5 +379,19 @@ mod tests {
         assert_eq!(rules.direction(0), Direction::Rx);
         // It returns at once for a bare acknowledgement.
         assert_eq!(rules.role("tcp_data_queue").reaches, 0);
+    }
+
+    /// Check that workers of the kernel that send and receive packets are told from others.
+    #[test]
+    fn workers() {
+        let rules = PathRules::built_in();
+        for (name, direction) in [
+            ("wg_packet_tx_worker", Some(Direction::Tx)),
+            ("wg_packet_decrypt_worker", Some(Direction::Rx)),
+            ("wg_packet_handshake_send_worker", None),
+            ("process_one_work", None),
+        ] {
+            assert_eq!(rules.role(name).works_for, direction, "{name}");
+        }
     }
 }

@@ -3,12 +3,15 @@
 //! In a guest namespaces have no names and no files: they exist as long as their descriptors are open. On the machine
 //! itself they have names, so that other tools can use them, and the names have a journal: see [`names`].
 
+mod devices;
 mod facts;
+mod making;
 pub mod names;
 mod nft;
 mod nic;
 mod offload;
 mod plan;
+mod programs;
 mod qdisc;
 pub mod settings;
 mod topology;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use netplumb_lab::netns::{Topology, TopologyPlan, facts, names};
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::Offload;
+use netplumb_model::topology::{ArmTopology, TopologySpec, presets};
 use netplumb_sys::netns::Namespace;
 use netplumb_testkit::has_root;
 
@@ -19,8 +20,7 @@ fn plan(link: Link, family: Family) -> TopologyPlan {
         host: None,
         link,
         family,
-        forward: false,
-        bridge: false,
+        topology: ArmTopology::direct(),
         queues: None,
         mtu_bytes: None,
         sysctl: BTreeMap::new(),
@@ -28,13 +28,20 @@ fn plan(link: Link, family: Family) -> TopologyPlan {
         nics: Default::default(),
         nft: None,
         qdisc: None,
+        programs: Vec::new(),
     }
+}
+
+/// The same with a preset.
+fn with(plan: &TopologyPlan, preset: &str) -> TopologyPlan {
+    TopologyPlan { topology: ArmTopology::preset(preset).unwrap(), ..plan.clone() }
 }
 
 /// Send a datagram from end to end; whether it arrived.
 fn gets_through(topology: &Topology) -> bool {
-    let to = SocketAddr::new(topology.rx_address, 40_000);
-    let receiver = topology.rx.inside(|| UdpSocket::bind(to)).unwrap();
+    // The port that containers publish.
+    let [at, to] = [topology.rx_address, topology.to_address].map(|to| SocketAddr::new(to, 40_002));
+    let receiver = topology.rx.inside(|| UdpSocket::bind(at)).unwrap();
     let from = SocketAddr::new(topology.tx_address, 0);
     let sender = topology.tx.inside(|| UdpSocket::bind(from)).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -60,8 +67,8 @@ fn topologies_of_this_machine() {
         for (what, plan, namespaces) in [
             ("lo", plan(Link::Lo, family), 1),
             ("pair", veth.clone(), 2),
-            ("router", TopologyPlan { forward: true, ..veth.clone() }, 3),
-            ("bridge", TopologyPlan { bridge: true, ..veth.clone() }, 3),
+            ("router", with(&veth, "forward"), 3),
+            ("bridge", with(&veth, "bridge"), 3),
         ] {
             let began = Instant::now();
             let topology = Topology::build_named(&plan).unwrap();
@@ -151,4 +158,50 @@ fn what_fails_leaves_nothing() {
             assert!(text.is_empty() || text.contains(file_name.split('.').next().unwrap()));
         }
     }
+}
+
+/// Check that packets get through every way of every preset that this kernel has the devices for, with both families;
+/// and that what it lacks is named.
+#[test]
+fn as_root_presets() {
+    if !has_root() {
+        return;
+    }
+    let mut through = Vec::new();
+    for spec in presets().filter_map(TopologySpec::preset) {
+        for way in &spec.ways {
+            for family in [Family::V4, Family::V6] {
+                let topology = ArmTopology { spec: spec.clone(), way: way.clone() };
+                let lacks = |name: &str| {
+                    topology.spec.device(name).is_none_or(|d| d.address(family).is_none())
+                };
+                if lacks(&way.from) || lacks(&way.to) {
+                    continue;
+                }
+                let what = format!("{}:{} {family}", spec.name, way.name);
+                let plan = TopologyPlan { topology, ..plan(Link::Veth, family) };
+                match Topology::build_named(&plan) {
+                    Ok(topology) => {
+                        assert!(gets_through(&topology), "{what}");
+                        assert_eq!(paths(&topology).len(), spec.namespaces.len(), "{what}");
+                        assert_eq!(topology.gone(&plan), None, "{what}");
+                        through.push(what);
+                    }
+                    Err(error) => {
+                        assert!(error.lacks_means(), "{what}: {error}");
+                        let named = spec
+                            .devices
+                            .iter()
+                            .any(|d| error.to_string().contains(&format!("of kind {}", d.kind)));
+                        assert!(named || error.to_string().contains("nft"), "{what}: {error}");
+                    }
+                }
+            }
+        }
+    }
+    // Any kernel that runs these tests has pairs and bridges.
+    for name in ["direct: ipv4", "forward: ipv6", "bridge: ipv4"] {
+        assert!(through.iter().any(|known| known == name), "{through:?}");
+    }
+    assert!(names::sweep().unwrap().is_empty());
 }

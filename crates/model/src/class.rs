@@ -120,6 +120,14 @@ words! {
     Ack = "ack",
     /// Reception of a frame that the driver drops, before the network stack has it.
     Drop = "drop",
+    /// A connection is made: the client's system call, and the handshake at both ends.
+    Connect = "connect",
+    /// The server's system call that takes a connection.
+    Accept = "accept",
+    /// A connection is closed: the system calls, and the segments at both ends.
+    Close = "close",
+    /// A datagram is answered: sent by the receiver, and received by the sender.
+    Reply = "reply",
     /// All that happens while a command runs, or CPUs are sampled.
     Run = "run",
     /// In the window, but not for a packet: timers, other tasks, idle time.

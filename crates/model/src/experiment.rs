@@ -26,12 +26,14 @@ mod nft;
 mod nic;
 mod objects;
 mod outside;
+mod program;
 mod qdisc;
 mod samples;
 mod scan;
 mod setup;
 mod shares;
 mod time;
+mod topologies;
 mod trace;
 mod within;
 mod workload;
@@ -64,6 +66,7 @@ pub use nic::{
     Channel, Coalescing, Ends, NO_CPUS, NicSettings, Polling, Ring, Steering, cpu_list, listed,
     module_options,
 };
+pub use program::{BpfHook, BpfProgram, MAX_OBJECT_BYTES, ProgramFile, file_and_program};
 pub use qdisc::Qdisc;
 pub use samples::Samples;
 pub use scan::Scan;
@@ -72,13 +75,14 @@ pub use shares::{PublishedShare, Shares};
 pub use time::{Share, Time};
 pub use trace::Trace;
 pub use within::Within;
-pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
+pub use workload::{Blocks, Filter, Flows, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::calls::TIMED;
 use crate::class::words;
 use crate::events::Events;
 use crate::recording::Recording;
 use crate::spans::Spans;
+use crate::topology::TopologySpec;
 
 words! {
     /// Where the packets run.
@@ -190,6 +194,10 @@ pub struct Experiment {
     /// Interfaces of this machine to send frames over.
     #[serde(default)]
     pub nics: Option<Nics>,
+    /// Topologies that arms may name. With any, the first one is that of arms that name none.
+    #[serde(default, rename = "topology", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "topologies::one_or_several")]
+    pub topologies: Vec<TopologySpec>,
     /// Knobs that are the same in every arm.
     #[serde(default, skip_serializing_if = "is_default")]
     pub knobs: Knobs,
@@ -243,6 +251,7 @@ impl Experiment {
     pub fn parse(text: &str) -> Result<Experiment, ExperimentError> {
         let experiment: Experiment =
             toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))?;
+        let experiment = experiment.with_own_knobs();
         experiment.judge().map_err(|mistake| ExperimentError::at_line(text, mistake))?;
         Ok(experiment)
     }
@@ -258,7 +267,9 @@ impl Experiment {
             return Ok(None);
         }
         let parsed = toml::from_str(text);
-        parsed.map(Some).map_err(|e| ExperimentError::from_toml(text, &e))
+        parsed
+            .map(|e: Experiment| Some(e.with_own_knobs()))
+            .map_err(|e| ExperimentError::from_toml(text, &e))
     }
 
     /// Check that all layers in the experiment are among `layers`.

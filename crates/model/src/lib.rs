@@ -24,6 +24,7 @@ pub mod spans;
 pub mod symbol;
 pub mod text;
 pub mod timing;
+pub mod topology;
 pub mod trace;
 pub mod tree;
 pub mod tune;

@@ -10,17 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::{BenchArm, BlockRates, Limit};
 use crate::class::{Family, Link, Proto};
-use crate::experiment::{DiskPlan, FromDevice, NicSettings, Offload, Qdisc, Ruleset};
+use crate::experiment::{BpfProgram, DiskPlan, FromDevice, NicSettings, Offload, Qdisc, Ruleset};
 use crate::hosts::{HostBlock, HostLoad, Latch, Side};
 use crate::quantity::Figure;
 use crate::reads::FileReads;
 use crate::recording::Ledger;
 use crate::timing::{Attached, TimingSpec, Window};
+use crate::topology::ArmTopology;
 use crate::web::WebPlan;
 
 /// Raised with any change of the messages below: `plumb` and its agent are built
 /// together, but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 25;
+pub const PROTOCOL_VERSION: u32 = 26;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -441,10 +442,8 @@ pub struct RunPlan {
     pub link: Link,
     /// Which of two hosts it is about; none if both ends are in one guest.
     pub host: Option<Side>,
-    /// Whether there is a router in between.
-    pub forward: bool,
-    /// Whether there is a bridge in between.
-    pub bridge: bool,
+    /// What is between sender and receiver.
+    pub topology: ArmTopology,
     /// Queues of each veth device, per direction; none for its default.
     pub queues: Option<u32>,
     /// Payload bytes.
@@ -460,6 +459,10 @@ pub struct RunPlan {
     /// Whether packets are sent and received by separate threads, without waiting for each other;
     /// otherwise one at a time.
     pub stream: bool,
+    /// Whether each packet is the first of a flow of its own; of TCP, a connection.
+    pub new_flows: bool,
+    /// Whether the receiver answers each datagram.
+    pub replies: bool,
     /// Warm-up packets.
     pub warmup_packets: u32,
     /// Blocks.
@@ -477,6 +480,8 @@ pub struct RunPlan {
     pub nft: Option<Ruleset>,
     /// The egress qdisc to set, and on which hosts; none for the default.
     pub qdisc: Option<Qdisc>,
+    /// BPF programs to attach.
+    pub programs: Vec<BpfProgram>,
     /// Whether the receiver's device sends, and what; none if a socket does.
     pub from_device: Option<FromDevice>,
 }

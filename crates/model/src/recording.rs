@@ -160,6 +160,10 @@ pub mod env {
     pub const MITIGATIONS: &str = "kernel.mitigations";
     /// Version of QEMU.
     pub const QEMU: &str = "vm.qemu";
+    /// A topology of the user's: its name, and a hash of it.
+    pub const TOPOLOGY: &str = "topology.hash";
+    /// BPF objects of the user's: hook, device and hash of each.
+    pub const OBJECTS: &str = "bpf.objects";
     /// The architecture of the guests.
     pub const ARCH: &str = "vm.arch";
     /// The CPU that QEMU emulates.

@@ -290,7 +290,9 @@ fn class_of<'a>(
     let places: BTreeMap<u32, usize> = blocks.iter().enumerate().map(|(n, b)| (*b, n)).collect();
     let mut spread: BTreeMap<FunctionId, Vec<u64>> = BTreeMap::new();
     let is_of = |c: &&&Cost| c.direction == direction && Some(c.quantity) == number;
-    if direction == Direction::Forward && is_exact && recording.root().is_none() {
+    let of_connections = is_of_connections(&recording.arms[arm]);
+    if direction == Direction::Forward && is_exact && !of_connections && recording.root().is_none()
+    {
         let own = costs.iter().filter(is_of).copied();
         let own = own.filter(|cost| places.contains_key(&cost.block));
         let forwarded: u64 = per::forwarded(recording, own).into_values().sum();
@@ -346,6 +348,7 @@ fn class_of<'a>(
         class: Class { proto: recording.arms[arm].proto, direction },
         per: match is_exact {
             true if recording.arms[arm].proto == Proto::Command => Per::Run(packets),
+            true if of_connections => Per::Connection(packets),
             true => Per::Packet(packets),
             false => Per::from_recording(recording, recording.arms[arm].proto, &blocks, packets),
         },
@@ -369,6 +372,11 @@ fn class_of<'a>(
         nodes,
         spread,
     }
+}
+
+/// Whether each packet of an arm has a TCP connection of its own.
+pub(crate) fn is_of_connections(arm: &Arm) -> bool {
+    arm.proto == Proto::Tcp && arm.is_on("new_flows")
 }
 
 /// The bytes of payload of some blocks, where two hosts were counted.

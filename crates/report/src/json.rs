@@ -10,6 +10,7 @@ use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
+use crate::all_classes::{ArmSum, sums};
 use crate::analysis::{ClassView, has_ancestor, other_work, quantity};
 use crate::claims::{self, Judged};
 use crate::conclusions::conclusion;
@@ -100,6 +101,9 @@ struct CostsJson<'a> {
     arms: &'a [Arm],
     blocks: Vec<Value>,
     classes: Vec<Value>,
+    /// All classes of each arm together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sums: Vec<ArmSum>,
     apart: Vec<Apart>,
     /// The samples that a timer would take of each arm, where guests were sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -147,6 +151,7 @@ pub fn render(
         arms: &recording.arms,
         blocks: blocks(recording),
         classes: self::classes(recording, classes),
+        sums: sums(recording, classes),
         apart: (0..recording.arms.len())
             .map(|arm| Apart {
                 arm: recording.arms[arm].name.clone(),

@@ -1,6 +1,7 @@
 //! Pure rendering: values in, text out. Opens no file and prints nothing.
 
 mod acting;
+mod all_classes;
 pub mod analysis;
 pub mod asm;
 pub mod beside;

@@ -16,7 +16,7 @@ use crate::text::{code, prose};
 use crate::together::CrossQuantity;
 use crate::trust::common::{arms_of, values_of_arms};
 use crate::view::View;
-use crate::{claims, conclusions, disks};
+use crate::{all_classes, claims, conclusions, disks};
 use crate::{footer, trust};
 
 /// Columns of classes that a table has room for.
@@ -38,6 +38,9 @@ pub fn render(
     let layer = view.layer.as_deref();
     let mut out = heading(recording, classes, experiment);
     summary_table(classes, layer).markdown(&mut out);
+    for sum in all_classes::sums(recording, classes) {
+        out.push_str(&format!("{}\n\n", prose(&sum.sentence(), 400)));
+    }
     if classes.len() <= MAX_LAYERED {
         layers(classes, &mut out);
     }

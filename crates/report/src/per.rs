@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Proto;
-use netplumb_model::recording::{Cost, Recording};
+use netplumb_model::recording::{Cost, Node, Recording};
 use netplumb_model::symbol::base_name;
 
 /// What a class's sums are shared by.
@@ -12,6 +12,8 @@ pub enum Per {
     /// Packets that the workload offered or, for other programs' traffic, followed packets; for forwarding,
     /// forwarded packets.
     Packet(u64),
+    /// TCP connections, each for one packet.
+    Connection(u64),
     /// Runs of a command.
     Run(u64),
     /// Seconds in which windows were open, where packets were not counted.
@@ -39,7 +41,7 @@ impl Per {
     /// A sum per packet, run or second.
     pub fn each(self, sum: f64) -> f64 {
         match self {
-            Per::Packet(n) | Per::Run(n) => sum / n.max(1) as f64,
+            Per::Packet(n) | Per::Connection(n) | Per::Run(n) => sum / n.max(1) as f64,
             Per::Second(s) if s > 0.0 => sum / s,
             Per::Second(_) => sum,
         }
@@ -49,6 +51,7 @@ impl Per {
     pub fn word(self) -> &'static str {
         match self {
             Per::Packet(_) => "packet",
+            Per::Connection(_) => "connection",
             Per::Run(_) => "run",
             Per::Second(_) => "second",
         }
@@ -57,7 +60,7 @@ impl Per {
     /// The number of packets, runs or seconds.
     pub fn count(self) -> f64 {
         match self {
-            Per::Packet(n) | Per::Run(n) => n as f64,
+            Per::Packet(n) | Per::Connection(n) | Per::Run(n) => n as f64,
             Per::Second(s) => s,
         }
     }
@@ -74,10 +77,22 @@ pub(crate) fn forwarded<'c>(
     costs: impl IntoIterator<Item = &'c Cost>,
 ) -> BTreeMap<u32, u64> {
     let mut packets: BTreeMap<u32, u64> = BTreeMap::new();
-    for cost in costs {
-        let function = recording.nodes[cost.node as usize].function;
-        let name = &recording.functions[function as usize].name;
-        if cost.calls > 0 && base_name(name) == HANDLES_ONE {
+    let handles =
+        |node: &Node| base_name(&recording.functions[node.function as usize].name) == HANDLES_ONE;
+    for cost in costs.into_iter().filter(|cost| cost.calls > 0) {
+        let node = &recording.nodes[cost.node as usize];
+        if !handles(node) {
+            continue;
+        }
+        // A bridge hands what is for its own host to it once more, below the first time.
+        let mut above = node.parent;
+        let mut is_within = false;
+        while let Some(id) = above.filter(|_| !is_within) {
+            let node = &recording.nodes[id as usize];
+            is_within = handles(node);
+            above = node.parent;
+        }
+        if !is_within {
             *packets.entry(cost.block).or_default() += cost.calls;
         }
     }

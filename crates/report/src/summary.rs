@@ -272,16 +272,26 @@ pub(crate) fn sent(arm: &Arm) -> String {
             plural(arm.size_bytes as usize, "byte")
         ),
     };
-    text.push_str(between(arm));
+    text.push_str(&between(arm));
+    if arm.is_on("new_flows") {
+        text.push_str(match arm.proto {
+            Proto::Tcp => ", a connection each",
+            _ => ", a flow each",
+        });
+    }
+    if arm.is_on("replies") {
+        text.push_str(", answered");
+    }
     text
 }
 
-/// The link between sender and receiver.
-fn between(arm: &Arm) -> &'static str {
-    match arm.forward {
-        true => ", through a router",
-        false if arm.is_on("bridge") => ", through a bridge",
-        false => "",
+/// What is between sender and receiver.
+fn between(arm: &Arm) -> String {
+    match arm.knobs.get("topology") {
+        Some(topology) => format!(", topology {}", printable(topology, NAME_LIMIT)),
+        None if arm.forward => ", through a router".into(),
+        None if arm.is_on("bridge") => ", through a bridge".into(),
+        None => String::new(),
     }
 }
 

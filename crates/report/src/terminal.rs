@@ -1,19 +1,20 @@
 //! Tables for a terminal.
 
-use netplumb_model::class::Proto;
+use netplumb_model::class::{Direction, Proto};
 use netplumb_model::recording::{Recording, THREAD_MODULE};
 
 use crate::analysis::{ClassView, FunctionView, NO_LAYER};
 use crate::figures::first_of;
 use crate::network::Network;
 use crate::number::{percent, printable};
+use crate::per::{Per, offered};
 use crate::summary::arm_heading;
 use crate::summary::{label, several_arms, split, summary};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
 use crate::times::{ns_range, rounded};
 use crate::view::View;
-use crate::{disks, footer, functions, layers, trust};
+use crate::{all_classes, disks, footer, functions, layers, trust};
 
 /// Names are cut to what the columns beside them leave, and to this.
 const NAME_LIMIT: usize = 60;
@@ -32,12 +33,19 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> 
         out.push('\n');
         out.push_str(&disks.terminal(view.columns));
     }
-    for class in classes {
+    let sums = all_classes::sums(recording, classes);
+    for (n, class) in classes.iter().enumerate() {
         out.push('\n');
         out.push_str(&class_section(class, view));
         if view.tree {
             out.push('\n');
             out.push_str(&crate::tree::render(class, view.layer.as_deref(), 0.5));
+        }
+        let is_last = classes.get(n + 1).is_none_or(|next| next.arm != class.arm);
+        for sum in sums.iter().filter(|sum| is_last && sum.is_of(class.arm)) {
+            out.push('\n');
+            out.push_str(&continued(&sum.sentence(), 2, view.columns));
+            out.push('\n');
         }
     }
     out.push('\n');
@@ -127,7 +135,8 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
         class.with_unit(class.total),
         class.per.word(),
         split(class)
-    ) + &interval(class);
+    ) + &forwarded(class)
+        + &interval(class);
     let mut out = continued(&heading, 2, view.columns);
     out.push('\n');
     if view.layer.is_none() {
@@ -169,6 +178,17 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     out.push_str(&continued(&bottleneck, 2, view.columns));
     out.push('\n');
     out
+}
+
+/// How many packets are forwarded for one that is sent, where that is not one: TCP's acknowledgements, or several hops.
+fn forwarded(class: &ClassView<'_>) -> String {
+    let sent = offered(class.recording, &class.blocks);
+    match (class.class.direction, class.per) {
+        (Direction::Forward, Per::Packet(n)) if n != sent && sent > 0 => {
+            format!("; {} forwarded for each packet sent", rounded(n as f64 / sent as f64))
+        }
+        _ => String::new(),
+    }
 }
 
 /// The interval of the mean over blocks, if costs vary.

@@ -15,7 +15,7 @@ use crate::packed::{self, CHUNK};
 use crate::row::{Wrong, count, each, get, name, numbered};
 
 /// Directions by their numbers in files: new ones are added at the end.
-const DIRECTIONS: [Direction; 8] = [
+const DIRECTIONS: [Direction; 12] = [
     Direction::Tx,
     Direction::Rx,
     Direction::Forward,
@@ -24,6 +24,10 @@ const DIRECTIONS: [Direction; 8] = [
     Direction::Run,
     Direction::Other,
     Direction::Drop,
+    Direction::Connect,
+    Direction::Accept,
+    Direction::Close,
+    Direction::Reply,
 ];
 /// Columns of a chunk: [`numbers`].
 const COLUMNS: usize = 7;
@@ -252,7 +256,7 @@ mod tests {
                 assert_eq!(unpack(&rows, 7), Some(vec![one]));
             }
         }
-        for wrong in [[0, 0, 8, 0, 0, 0, 0], [0, 0, 0, 13, 0, 0, 0]] {
+        for wrong in [[0, 0, 12, 0, 0, 0, 0], [0, 0, 0, 13, 0, 0, 0]] {
             assert_eq!(sample(wrong, 0), None);
         }
     }

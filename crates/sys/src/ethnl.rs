@@ -4,29 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use netlink_packet_core::{
-    DefaultNla, Emitable, NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NlaBuffer, NlasIterator,
-};
-use netlink_sys::protocols::NETLINK_GENERIC;
-use netlink_sys::{Socket, SocketAddr};
+use netlink_packet_core::{DefaultNla, Emitable};
 use netplumb_model::experiment::{Channel, Coalescing, Ring};
 
-/// A `struct nlmsghdr`, and a `struct genlmsghdr` after it.
-const HEADER_BYTES: usize = 16;
-const GENERIC_BYTES: usize = 4;
-/// Types of messages of the kernel (include/uapi/linux/netlink.h).
-const NLMSG_ERROR: u16 = 2;
-/// Of an error: `struct nlmsgerr` has the number and the request's header.
-const ERROR_BYTES: usize = 4 + HEADER_BYTES;
-const NLMSGERR_ATTR_MSG: u16 = 1;
-/// NLA_F_NESTED: the attribute holds others.
-const NESTED: u16 = 0x8000;
-
-/// include/uapi/linux/genetlink.h.
-const GENL_ID_CTRL: u16 = 0x10;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+use crate::genl::{GenericNetlink, NESTED};
 
 /// include/uapi/linux/ethtool_netlink.h.
 const RINGS_GET: u8 = 15;
@@ -116,11 +97,7 @@ impl Attribute for Channel {
 
 /// A socket, in the namespace of the thread that opened it.
 #[derive(Debug)]
-pub struct EthtoolNetlink {
-    socket: Socket,
-    family: u16,
-    sequence: u32,
-}
+pub struct EthtoolNetlink(GenericNetlink);
 
 impl EthtoolNetlink {
     /// Open one.
@@ -129,26 +106,14 @@ impl EthtoolNetlink {
     /// No file descriptors are left, or the kernel lacks ethtool's netlink (Linux 5.6,
     /// CONFIG_ETHTOOL_NETLINK).
     pub fn open() -> io::Result<EthtoolNetlink> {
-        let mut socket = Socket::new(NETLINK_GENERIC)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        // Errors have a text, and not the request.
-        socket.set_ext_ack(true)?;
-        socket.set_cap_ack(true)?;
-        let mut netlink = EthtoolNetlink { socket, family: GENL_ID_CTRL, sequence: 0 };
-        let name = DefaultNla::new(CTRL_ATTR_FAMILY_NAME, b"ethtool\0".to_vec());
-        let found = netlink.ask(CTRL_CMD_GETFAMILY, &[name]);
-        let found = found.map_err(|error| match error.kind() {
+        let opened = GenericNetlink::open("ethtool");
+        opened.map(EthtoolNetlink).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => io::Error::new(
                 io::ErrorKind::Unsupported,
                 "this kernel lacks ethtool's netlink (CONFIG_ETHTOOL_NETLINK)",
             ),
             _ => error,
-        })?;
-        netlink.family = (found.get(&CTRL_ATTR_FAMILY_ID))
-            .and_then(|id| Some(u16::from_ne_bytes(id.get(..2)?.try_into().ok()?)))
-            .ok_or_else(|| io::Error::other("the kernel did not tell the id of ethtool"))?;
-        Ok(netlink)
+        })
     }
 
     /// The coalescing settings that a device's driver has.
@@ -220,7 +185,7 @@ impl EthtoolNetlink {
         device: &str,
         id: impl Fn(A) -> Option<u16>,
     ) -> io::Result<BTreeMap<A, u32>> {
-        let found = self.ask(A::GET, &[of_device(device)])?;
+        let found = self.0.ask(A::GET, 0, [of_device(device)].as_slice())?;
         let value = |attribute: &A| {
             let bytes = found.get(&id(*attribute)?)?;
             let number = match attribute.is_byte() {
@@ -238,77 +203,8 @@ impl EthtoolNetlink {
             true => DefaultNla::new(attribute.id(), vec![u8::from(*value != 0)]),
             false => number(attribute.id(), *value),
         }));
-        self.ask(A::GET + 1, &attributes).map(drop)
+        self.0.ask(A::GET + 1, 0, attributes.as_slice()).map(drop)
     }
-
-    /// Send a request, and receive the attributes of the reply, if there is one, and the
-    /// acknowledgement.
-    fn ask(
-        &mut self,
-        command: u8,
-        attributes: &[DefaultNla],
-    ) -> io::Result<BTreeMap<u16, Vec<u8>>> {
-        const VERSION: u8 = 1;
-        self.sequence += 1;
-        let length: usize = attributes.iter().map(Emitable::buffer_len).sum();
-        let mut bytes = vec![0; HEADER_BYTES + GENERIC_BYTES + length];
-        let mut header = NetlinkHeader::default();
-        header.length = bytes.len() as u32;
-        header.message_type = self.family;
-        header.flags = NLM_F_REQUEST | NLM_F_ACK;
-        header.sequence_number = self.sequence;
-        header.emit(&mut bytes);
-        bytes[HEADER_BYTES..][..2].copy_from_slice(&[command, VERSION]);
-        attributes.emit(&mut bytes[HEADER_BYTES + GENERIC_BYTES..]);
-        self.socket.send(&bytes, 0)?;
-
-        let mut reply = BTreeMap::new();
-        loop {
-            let (bytes, _) = self.socket.recv_from_full()?;
-            let mut rest = &bytes[..];
-            while let Some((kind, message, after)) = first_of(rest) {
-                rest = after;
-                match kind {
-                    NLMSG_ERROR => return outcome(message).map(|()| reply),
-                    _ => reply.extend(attributes_of(message.get(GENERIC_BYTES..))),
-                }
-            }
-        }
-    }
-}
-
-/// The first message: its type and what is behind its header, and the messages after it.
-fn first_of(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
-    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
-    let message = bytes.get(HEADER_BYTES..length)?;
-    let after = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    Some((kind, message, after))
-}
-
-/// The result in an acknowledgement.
-fn outcome(message: &[u8]) -> io::Result<()> {
-    let code = message.get(..4).and_then(|code| code.try_into().ok());
-    let code = code.map_or(-libc::EIO, i32::from_ne_bytes);
-    if code == 0 {
-        return Ok(());
-    }
-    let error = io::Error::from_raw_os_error(-code);
-    let said = attributes_of(message.get(ERROR_BYTES..)).remove(&NLMSGERR_ATTR_MSG);
-    let said = said.map(|text| String::from_utf8_lossy(&text).trim_matches('\0').to_string());
-    Err(match said.filter(|said| !said.is_empty()) {
-        Some(said) => io::Error::new(error.kind(), format!("{said} ({error})")),
-        None => error,
-    })
-}
-
-fn attributes_of(bytes: Option<&[u8]>) -> BTreeMap<u16, Vec<u8>> {
-    let all = NlasIterator::new(bytes.unwrap_or_default());
-    all.filter_map(|one: Result<NlaBuffer<&[u8]>, _>| {
-        let one = one.ok()?;
-        Some((one.kind(), one.value().to_vec()))
-    })
-    .collect()
 }
 
 /// The attribute that names the device.
@@ -330,23 +226,6 @@ mod tests {
     use super::*;
     use crate::netns::Namespace;
     use crate::testing::as_root;
-
-    /// Check that a refusal has the driver's reason if it gave one, and the system's otherwise.
-    #[test]
-    fn refusals() {
-        let mut message = (-libc::EINVAL).to_ne_bytes().to_vec();
-        message.resize(ERROR_BYTES, 0);
-        let plain = outcome(&message).unwrap_err();
-        assert_eq!(plain.raw_os_error(), Some(libc::EINVAL));
-        let said = DefaultNla::new(NLMSGERR_ATTR_MSG, b"too much\0".to_vec());
-        let mut attribute = vec![0; said.buffer_len()];
-        said.emit(&mut attribute);
-        message.extend(attribute);
-        let error = outcome(&message).unwrap_err();
-        assert_eq!(error.to_string(), "too much (Invalid argument (os error 22))");
-        assert!(outcome(&[0; ERROR_BYTES]).is_ok());
-        assert!(outcome(&[]).is_err());
-    }
 
     /// Check the errors for a driver without coalescing and rings, and for a missing device.
     #[test]

@@ -7,6 +7,7 @@ pub mod cpus;
 pub mod errno;
 pub mod ethnl;
 pub mod ethtool;
+mod genl;
 pub mod guest;
 pub mod interrupts;
 pub mod limits;
@@ -25,3 +26,5 @@ pub mod sysctl;
 #[cfg(test)]
 mod testing;
 pub mod threads;
+pub mod virtual_devices;
+pub mod wireguard;

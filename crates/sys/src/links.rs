@@ -151,8 +151,8 @@ pub fn name_of(index: u32) -> io::Result<String> {
 
 impl Netlink {
     /// Whether every device that is up transmits packets.
-    pub fn all_ready(&mut self, link: Link) -> io::Result<bool> {
-        Ok(self.devices()?.iter().all(|d| d.ready(link) || !d.up))
+    pub fn all_ready(&mut self) -> io::Result<bool> {
+        Ok(self.devices()?.iter().all(|d| d.running || !d.up))
     }
 
     /// Every device of this namespace.

@@ -1,13 +1,16 @@
 //! Routes: existing ones, and plumb's own.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use netplumb_model::class::Family;
+use netplumb_model::topology::Route;
 
 use crate::addresses::{family, unless_there};
 use crate::netlink::Netlink;
@@ -98,6 +101,34 @@ impl Netlink {
         message.header.scope = RouteScope::Universe;
         message.attributes.push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
         self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+    }
+
+    /// Add a route of a topology, in this family if it names no address.
+    pub fn add_topology_route(&mut self, route: &Route, family: Family) -> io::Result<()> {
+        let device = |name: &String| {
+            let found = self.devices()?.into_iter().find(|d| d.name == *name);
+            let index = found.map(|d| d.index);
+            index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} is gone")))
+        };
+        let index = route.dev.as_ref().map(device).transpose()?;
+        let (destination, prefix_len) = match (route.to, family) {
+            (Some(to), _) => (to.network(), to.prefix_len()),
+            (None, Family::V4) => (Ipv4Addr::UNSPECIFIED.into(), 0),
+            (None, Family::V6) => (Ipv6Addr::UNSPECIFIED.into(), 0),
+        };
+        match (route.via, index) {
+            (None, Some(index)) => self.add_device_route(index, destination, prefix_len),
+            (Some(gateway), None) => self.add_route(destination, prefix_len, gateway),
+            (Some(gateway), Some(index)) => {
+                let mut message = to(destination, prefix_len);
+                message.header.scope = RouteScope::Universe;
+                let gateway = RouteAttribute::Gateway(RouteAddress::from(gateway));
+                message.attributes.extend([gateway, RouteAttribute::Oif(index)]);
+                let message = RouteNetlinkMessage::NewRoute(message);
+                self.ask(message, NLM_F_CREATE | NLM_F_EXCL).map(drop)
+            }
+            (None, None) => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 
     /// Look up the route to an address.

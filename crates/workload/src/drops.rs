@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use netplumb_model::class::{Family, Proto};
 use netplumb_model::recording::Ledger;
+use netplumb_sys::ethtool::Ethtool;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::inside;
 use netplumb_sys::proc::counters::Counters;
@@ -42,6 +43,23 @@ pub fn of_devices(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
             }
         }
         Ok(of_loss(&counters))
+    })
+}
+
+/// Frames that XDP programs dropped, by device of a namespace, where its driver counts them.
+///
+/// # Errors
+/// The namespace can't be entered, or its devices can't be listed.
+pub fn of_programs(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
+    inside(namespace, || {
+        let (devices, ethtool) = (Netlink::open()?.devices()?, Ethtool::open()?);
+        let dropped = |device: &str| -> u64 {
+            // veth: `rx_queue_0_xdp_drops`; virtio-net: `rx0_xdp_drops`, others alike. lo has none.
+            let counters = ethtool.statistics(device).unwrap_or_default();
+            counters.iter().filter(|(name, _)| name.ends_with("xdp_drops")).map(|(_, n)| n).sum()
+        };
+        let devices = devices.iter().filter(|device| device.xdp.is_some());
+        Ok(devices.map(|d| (format!("{} dropped by XDP", d.name), dropped(&d.name))).collect())
     })
 }
 

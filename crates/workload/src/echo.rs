@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use socket2::Socket;
 
 use crate::ends::raw_to;
-use crate::packets::{ICMP_HEADER_BYTES, icmp_echo};
+use crate::packets::{ICMP_HEADER_BYTES, ICMP_ID, icmp_echo};
 
 /// Bytes of an echo request, as `ping` sends them.
 const ECHO_BYTES: usize = ICMP_HEADER_BYTES + 56;
@@ -44,7 +44,7 @@ impl Echoes {
     pub fn one(&mut self) -> io::Result<Option<Duration>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = [0_u8; ECHO_BYTES];
-        icmp_echo(&mut message, self.sequence, self.v6);
+        icmp_echo(&mut message, (ICMP_ID, self.sequence), self.v6);
         let begun = Instant::now();
         self.socket.send(&message)?;
         let wanted = self.sequence.to_be_bytes();

@@ -16,6 +16,8 @@ pub(crate) const TX_PORT: u16 = 40_001;
 pub(crate) const RX_PORT: u16 = 40_002;
 /// Socket buffer, with room for any block.
 const BUFFER_BYTES: usize = 4 << 20;
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 16;
 
 /// Start a program in a namespace, on one CPU if that is given. It has no input and a clean environment,
 /// and does not outlive the thread that started it.
@@ -53,11 +55,13 @@ pub struct Ends {
     /// Network namespace of the receiver; may be the same.
     pub rx_namespace: OwnedFd,
     /// Namespaces between the two, by name.
-    pub between: Vec<(&'static str, OwnedFd)>,
+    pub between: Vec<(String, OwnedFd)>,
     /// Address of the sender.
     pub tx_address: IpAddr,
     /// Address of the receiver.
     pub rx_address: IpAddr,
+    /// The address that packets for the receiver are sent to: its own, unless they are translated on the way.
+    pub to_address: IpAddr,
 }
 
 /// Open sockets, connected to each other.
@@ -120,17 +124,18 @@ impl Ends {
             between: self
                 .between
                 .iter()
-                .map(|(name, fd)| Ok((*name, fd.try_clone()?)))
+                .map(|(name, fd)| Ok((name.clone(), fd.try_clone()?)))
                 .collect::<io::Result<_>>()?,
             tx_address: self.tx_address,
             rx_address: self.rx_address,
+            to_address: self.to_address,
         })
     }
 
     /// All namespaces, by name.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &OwnedFd)> {
         let ends = [("sender", &self.tx_namespace), ("receiver", &self.rx_namespace)];
-        let between = self.between.iter().map(|(name, fd)| (*name, fd));
+        let between = self.between.iter().map(|(name, fd)| (name.as_str(), fd));
         ends.into_iter().chain(between)
     }
 
@@ -149,11 +154,14 @@ impl Ends {
             }
             Proto::Udp => {
                 let from = SocketAddr::new(self.tx_address, TX_PORT);
-                let to = SocketAddr::new(self.rx_address, RX_PORT);
-                let rx = inside(rx_ns, || udp(to))?;
+                let rx = inside(rx_ns, || udp(SocketAddr::new(self.rx_address, RX_PORT)))?;
                 let tx = inside(tx_ns, || udp(from))?;
-                tx.connect(&to.into())?;
-                rx.connect(&from.into())?;
+                tx.connect(&SocketAddr::new(self.to_address, RX_PORT).into())?;
+                match rx.connect(&from.into()) {
+                    // The sender's address may be translated on the way.
+                    Err(error) if is_unreachable(&error) => {}
+                    other => other?,
+                }
                 Ok(Sockets { tx: tx.into(), rx: rx.into() })
             }
             Proto::Tcp => self.tcp(),
@@ -163,21 +171,39 @@ impl Ends {
         }
     }
 
+    /// Open the receiver of flows that are each opened for a packet: for TCP, a listener.
+    pub(crate) fn open_receiver(&self, proto: Proto) -> io::Result<Sockets> {
+        use std::os::fd::AsFd;
+        let at = SocketAddr::new(self.rx_address, RX_PORT);
+        let namespace = self.rx_namespace.as_fd();
+        let rx: OwnedFd = match proto {
+            Proto::Udp => inside(namespace, || udp(at))?.into(),
+            Proto::Tcp => inside(namespace, || {
+                let socket = stream(at)?;
+                socket.listen(BACKLOG)?;
+                Ok(socket)
+            })?
+            .into(),
+            Proto::Raw | Proto::Command | Proto::Work => return self.open(proto),
+        };
+        Ok(Sockets { tx: rx.try_clone()?, rx })
+    }
+
     /// A socket for ICMP echoes, in the namespace of this thread.
     pub(crate) fn raw(&self) -> io::Result<OwnedFd> {
-        let socket = raw_to(self.rx_address)?;
+        let socket = raw_to(self.to_address)?;
         roomy(&socket)?;
         socket.bind(&SocketAddr::new(self.tx_address, 0).into())?;
-        socket.connect(&SocketAddr::new(self.rx_address, 0).into())?;
+        socket.connect(&SocketAddr::new(self.to_address, 0).into())?;
         Ok(socket.into())
     }
 
     fn tcp(&self) -> io::Result<Sockets> {
         use std::os::fd::AsFd;
-        let to = SocketAddr::new(self.rx_address, RX_PORT);
+        let to = SocketAddr::new(self.to_address, RX_PORT);
         let from = SocketAddr::new(self.tx_address, TX_PORT);
         let listener = inside(self.rx_namespace.as_fd(), || {
-            let socket = stream(to)?;
+            let socket = stream(SocketAddr::new(self.rx_address, RX_PORT))?;
             socket.listen(1)?;
             // SAFETY: the descriptor was just given up by its owner.
             Ok(unsafe { TcpListener::from_raw_fd(socket.into_raw_fd()) })
@@ -199,6 +225,11 @@ impl Ends {
         rx.set_nodelay(true)?;
         Ok(Sockets { tx: tx.into(), rx: rx.into() })
     }
+}
+
+/// Whether there is no way to an address.
+fn is_unreachable(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH))
 }
 
 /// A socket for ICMP echoes that receives replies only, in the namespace of this thread.
@@ -258,7 +289,7 @@ fn roomy(socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-fn udp(address: SocketAddr) -> io::Result<Socket> {
+pub(crate) fn udp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     roomy(&socket)?;
     socket.bind(&address.into())?;

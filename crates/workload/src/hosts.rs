@@ -19,7 +19,7 @@ use netplumb_sys::netns::inside;
 use socket2::Socket;
 
 use crate::ends::{Ends, RX_PORT, TX_PORT, set_option, stream};
-use crate::packets::{ICMP_HEADER_BYTES, icmp_echo, next_echo};
+use crate::packets::{ICMP_HEADER_BYTES, ICMP_ID, icmp_echo, next_echo};
 use crate::web;
 use transfer::{PATIENCE, explained, read_all, read_from_all, write_all, write_to_all};
 
@@ -203,7 +203,7 @@ impl Connections {
                     return Err(io::Error::other("no socket for echoes"));
                 };
                 let v6 = *family == Family::V6;
-                icmp_echo(&mut message, 0, v6);
+                icmp_echo(&mut message, (ICMP_ID, 0), v6);
                 done.turns_ns = Vec::with_capacity(turns as usize);
                 edges.begin();
                 for turn in 0..turns {

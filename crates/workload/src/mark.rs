@@ -36,6 +36,17 @@ const WATCH_END: u32 = 13;
 
 const DISARM: u32 = 14;
 
+/// From here on, packets and marked system calls are of the making of a connection.
+pub const CONNECT: u32 = 15;
+/// ... are of its taking.
+pub const ACCEPT: u32 = 16;
+/// ... are of its closing.
+pub const CLOSE: u32 = 17;
+/// ... are of the answer to a datagram.
+pub const REPLY: u32 = 18;
+/// ... are packets again.
+pub const PACKETS: u32 = 19;
+
 /// The kernel is counted until this is dropped.
 #[must_use]
 pub struct Counting(());

@@ -5,23 +5,29 @@
 //! include waiting. With instruments that measure time, the receiver sleeps and is woken by the
 //! packet, like other programs.
 
+mod flows;
+
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use netplumb_model::class::{Family, Proto};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::Ledger;
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 
 use crate::drops;
-use crate::ends::{Ends, RX_PORT, Sockets, disconnect};
+use crate::ends::{Ends, RX_PORT, Sockets, TX_PORT, disconnect};
 use crate::mark::{self, mark};
+use flows::NewFlows;
 
 /// Sleep between polls on links that deliver by interrupt, and their number before a packet counts
 /// as lost.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 pub(crate) const NAPS: u32 = 1_000;
+/// The same where BPF programs may drop packets.
+const NAPS_OF_PROGRAMS: u32 = 10;
 /// The same for TCP.
 const TCP_NAPS: u32 = 25 * NAPS;
 /// The cause of packets in a qdisc at the end of a block.
@@ -52,6 +58,10 @@ pub struct Traffic<'a> {
     sequence: u16,
     /// Whether the receiver sleeps until the packet arrives, or polls.
     pub(crate) woken: bool,
+    /// The flows, if each packet has its own.
+    pub(crate) flows: Option<NewFlows>,
+    /// Where the last datagram came from, if each comes from elsewhere and is answered.
+    pub(crate) source: Option<SockAddr>,
 }
 
 impl<'a> Traffic<'a> {
@@ -69,12 +79,22 @@ impl<'a> Traffic<'a> {
         let mut traffic = Traffic {
             plan,
             ends,
-            sockets: ends.open(plan.proto)?,
+            sockets: match plan.new_flows {
+                true => ends.open_receiver(plan.proto)?,
+                false => ends.open(plan.proto)?,
+            },
             message,
             buffer: vec![0; size + 256],
             sequence: 0,
             woken: false,
+            flows: None,
+            source: None,
         };
+        if plan.new_flows {
+            let to = SocketAddr::new(ends.to_address, RX_PORT);
+            traffic.flows = Some(NewFlows::new(plan.proto, &traffic.sockets.rx, to)?);
+            return Ok(traffic);
+        }
         if traffic.has_rules() && plan.proto == Proto::Udp && plan.from_device.is_none() {
             traffic.meet()?;
         }
@@ -84,13 +104,18 @@ impl<'a> Traffic<'a> {
     /// Whether there are rules of the user's, which may change packets.
     fn has_rules(&self) -> bool {
         let rules = self.plan.nft.as_ref();
-        rules.is_some_and(|rules| !rules.is_generated())
+        self.plan.topology.spec.has_rules() || rules.is_some_and(|rules| !rules.is_generated())
+    }
+
+    fn has_programs(&self) -> bool {
+        !self.plan.programs.is_empty()
     }
 
     /// Connect the receiver to the source that rules give the sender's datagrams; to the sender, if none arrives.
     fn meet(&mut self) -> io::Result<()> {
         let receiver = Socket::from(self.sockets.rx.try_clone()?);
-        let sender = receiver.peer_addr()?;
+        let own: SocketAddr = (self.ends.tx_address, TX_PORT).into();
+        let sender = receiver.peer_addr().unwrap_or_else(|_| own.into());
         disconnect(&receiver)?;
         // It may be refused; then the warm-up is, too, and reports it.
         let arrives = self.send().is_ok() && wait_readable(receiver.as_raw_fd(), self.patience())?;
@@ -105,7 +130,7 @@ impl<'a> Traffic<'a> {
     fn explained(&self, error: io::Error) -> io::Error {
         match self.has_rules() {
             true => {
-                let to = std::net::SocketAddr::new(self.ends.rx_address, RX_PORT);
+                let to = SocketAddr::new(self.ends.to_address, RX_PORT);
                 let why = format!(
                     "{error}; the nft rules may reject, drop or redirect the packets, which are sent to {to} ({})",
                     self.plan.proto
@@ -126,7 +151,8 @@ impl<'a> Traffic<'a> {
             let one = self.one();
             arrived += u64::from(one.map_err(|error| self.explained(error))?);
         }
-        if arrived == 0 && self.plan.warmup_packets > 0 {
+        // A program may be there to drop them.
+        if arrived == 0 && self.plan.warmup_packets > 0 && !self.has_programs() {
             return Err(self.explained(io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!("none of {} warm-up packets arrived", self.plan.warmup_packets),
@@ -143,7 +169,7 @@ impl<'a> Traffic<'a> {
     pub fn block(&mut self) -> io::Result<Ledger> {
         // Default qdiscs drop none of these packets: they are not queried, since that would change
         // the state of the kernel.
-        let asked = ExtraCounters { queues: self.plan.qdisc.is_some() };
+        let asked = ExtraCounters { queues: self.plan.qdisc.is_some() || self.has_programs() };
         let before = self.drops(asked)?;
         let aligned = self.plan.aligned;
         let mut run_began_ns = if aligned { align() } else { 0 };
@@ -204,6 +230,9 @@ impl<'a> Traffic<'a> {
             if asked.queues {
                 found.extend(drops::of_qdiscs(namespace.as_fd())?.0);
             }
+            if self.has_programs() {
+                found.extend(drops::of_programs(namespace.as_fd())?);
+            }
             for (cause, n) in found {
                 all.insert(format!("{end}: {cause}"), n);
             }
@@ -227,8 +256,19 @@ impl<'a> Traffic<'a> {
         waiting.flatten().map(|(_, waiting)| waiting).sum()
     }
 
-    /// Send one message and receive it; returns whether it arrived.
+    /// Send one message and receive it, in a flow of its own if each has one, and its answer if it gets one; returns
+    /// whether all arrived.
     pub(crate) fn one(&mut self) -> io::Result<bool> {
+        self.begin_flow()?;
+        let mut arrived = self.message()?;
+        if arrived && self.plan.replies {
+            arrived = self.reply()?;
+        }
+        self.end_flow()?;
+        Ok(arrived)
+    }
+
+    fn message(&mut self) -> io::Result<bool> {
         self.next();
         self.send()?;
         let mut left = match self.plan.proto {
@@ -251,8 +291,10 @@ impl<'a> Traffic<'a> {
 
     /// How long to wait for a packet before it counts as lost. TCP retransmits after 200 ms at the
     /// earliest (net/ipv4/tcp.h, TCP_RTO_MIN).
-    fn patience(&self) -> Patience {
+    pub(crate) fn patience(&self) -> Patience {
         let naps = match self.plan.proto {
+            // One that waited for each packet which a program drops would wait for hours.
+            Proto::Udp | Proto::Raw if self.has_programs() => NAPS_OF_PROGRAMS,
             Proto::Tcp => TCP_NAPS,
             Proto::Raw | Proto::Udp | Proto::Command | Proto::Work => NAPS,
         };
@@ -267,17 +309,20 @@ impl<'a> Traffic<'a> {
         if self.plan.proto == Proto::Raw {
             self.sequence = self.sequence.wrapping_add(1);
             let v6 = self.plan.family == Family::V6;
-            icmp_echo(&mut self.message, self.sequence, v6);
+            let flow = self.flows.as_ref().map_or(0, NewFlows::number);
+            icmp_echo(&mut self.message, (ICMP_ID.wrapping_add(flow), self.sequence), v6);
         }
     }
 
     pub(crate) fn send(&self) -> io::Result<()> {
         let fd = self.sockets.tx.as_raw_fd();
+        let to = self.flows.as_ref().and_then(|flows| flows.to.as_ref());
+        let (to, to_len) = to.map_or((std::ptr::null(), 0), |to| (to.as_ptr().cast(), to.len()));
         let mut rest = &self.message[..];
         loop {
             mark::<{ mark::TX_BEGIN }>();
-            // SAFETY: the pointer and the length come from the slice.
-            let n = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), 0) };
+            // SAFETY: the pointers and lengths come from the slice and the address; without one, this is send().
+            let n = unsafe { libc::sendto(fd, rest.as_ptr().cast(), rest.len(), 0, to, to_len) };
             mark::<{ mark::TX_END }>();
             if n < 0 {
                 return Err(io::Error::last_os_error());
@@ -290,8 +335,26 @@ impl<'a> Traffic<'a> {
     }
 
     pub(crate) fn receive(&mut self) -> io::Result<usize> {
-        let (fd, at, len) =
-            (self.sockets.rx.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len());
+        self.receive_by(self.sockets.rx.as_raw_fd())
+    }
+
+    /// Receive by a socket.
+    pub(crate) fn receive_by(&mut self, fd: RawFd) -> io::Result<usize> {
+        let (at, len) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
+        if self.plan.replies && self.flows.is_some() {
+            mark::<{ mark::RX_BEGIN }>();
+            // SAFETY: the pointer and the length come from the buffer, and the address is the call's to fill.
+            let got = unsafe {
+                SockAddr::try_init(|source, source_len| {
+                    let n = libc::recvfrom(fd, at, len, 0, source.cast(), source_len);
+                    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+                })
+            };
+            mark::<{ mark::RX_END }>();
+            let (n, source) = got?;
+            self.source = Some(source);
+            return Ok(n);
+        }
         mark::<{ mark::RX_BEGIN }>();
         // SAFETY: the pointer and the length come from the buffer.
         let n = unsafe { libc::recv(fd, at, len, 0) };
@@ -302,7 +365,7 @@ impl<'a> Traffic<'a> {
 
 /// How to wait for a packet.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+pub(crate) struct Patience {
     /// Number of polls.
     looks: u32,
     /// Timeout of each.
@@ -310,7 +373,7 @@ struct Patience {
 }
 
 /// Wait until something can be read, by polling or sleeping; returns whether it can.
-fn wait_readable(fd: RawFd, patience: Patience) -> io::Result<bool> {
+pub(crate) fn wait_readable(fd: RawFd, patience: Patience) -> io::Result<bool> {
     for look in 0..patience.looks {
         if look > 0 && patience.timeout_ms == 0 {
             std::thread::sleep(NAP);
@@ -369,13 +432,13 @@ pub(crate) const ICMP_HEADER_BYTES: usize = 8;
 const ICMP_ECHO: u8 = 8;
 const ICMPV6_ECHO_REQUEST: u8 = 128;
 /// Identifier of our echo requests.
-const ICMP_ID: u16 = 0x504c;
+pub(crate) const ICMP_ID: u16 = 0x504c;
 
 /// Write the header of an echo request (RFC 792; RFC 4443, 4.1).
-pub(crate) fn icmp_echo(message: &mut [u8], sequence: u16, v6: bool) {
+pub(crate) fn icmp_echo(message: &mut [u8], (id, sequence): (u16, u16), v6: bool) {
     message[0] = if v6 { ICMPV6_ECHO_REQUEST } else { ICMP_ECHO };
     message[1..4].fill(0);
-    message[4..6].copy_from_slice(&ICMP_ID.to_be_bytes());
+    message[4..6].copy_from_slice(&id.to_be_bytes());
     message[6..8].copy_from_slice(&sequence.to_be_bytes());
     if !v6 {
         // Over IPv6 the kernel fills it in (RFC 3542, 3.1).
@@ -419,7 +482,7 @@ mod tests {
     fn checksum_verifies() {
         for size in [8, 18, 19, 1480] {
             let mut message: Vec<u8> = (0..size).map(|i| i as u8).collect();
-            icmp_echo(&mut message, 77, false);
+            icmp_echo(&mut message, (ICMP_ID, 77), false);
             assert_eq!(internet_checksum(&message), 0, "{size} bytes");
         }
     }
@@ -431,10 +494,10 @@ mod tests {
             let mut message: Vec<u8> = (0..size).map(|i| (i * 7) as u8).collect();
             let mut anew = message.clone();
             for v6 in [true, false] {
-                icmp_echo(&mut message, 0, v6);
+                icmp_echo(&mut message, (ICMP_ID, 0), v6);
                 for sequence in (0..=u16::MAX).rev() {
                     next_echo(&mut message, sequence, v6);
-                    icmp_echo(&mut anew, sequence, v6);
+                    icmp_echo(&mut anew, (ICMP_ID, sequence), v6);
                     assert_eq!(message, anew, "{size} bytes, number {sequence}");
                 }
             }

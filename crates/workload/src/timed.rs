@@ -294,6 +294,7 @@ mod tests {
     use netplumb_model::message::RunPlan;
 
     use super::*;
+    use netplumb_model::topology::ArmTopology;
     use netplumb_sys::netns::{self, Namespace};
 
     use crate::ends::Ends;
@@ -321,8 +322,7 @@ mod tests {
             host: None,
             family: Family::V4,
             link: Link::Lo,
-            forward: false,
-            bridge: false,
+            topology: ArmTopology::direct(),
             queues: None,
             size_bytes: 100,
             mtu_bytes: None,
@@ -330,6 +330,8 @@ mod tests {
             block_ns: None,
             rate_pps: None,
             stream: false,
+            new_flows: false,
+            replies: false,
             warmup_packets: 0,
             blocks: 1,
             aligned: false,
@@ -338,6 +340,7 @@ mod tests {
             nics: Default::default(),
             nft: None,
             qdisc: None,
+            programs: Vec::new(),
             from_device: None,
         }
     }
@@ -357,6 +360,7 @@ mod tests {
             between: Vec::new(),
             tx_address: Ipv4Addr::LOCALHOST.into(),
             rx_address: Ipv4Addr::LOCALHOST.into(),
+            to_address: Ipv4Addr::LOCALHOST.into(),
         })
     }
 

@@ -3,6 +3,7 @@
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::bench::{Bench, BenchArm, DataPath, Fault};
 use netplumb_model::class::Link;
+use netplumb_model::topology::ArmTopology;
 use netplumb_paths::{Device, Site};
 use netplumb_sys::cpus;
 use netplumb_sys::netns::Namespace;
@@ -132,8 +133,10 @@ impl Ground {
             host: None,
             link: Link::Veth,
             family: arm.frames.family,
-            forward: crosses,
-            bridge: false,
+            topology: match crosses {
+                true => ArmTopology::forward(),
+                false => ArmTopology::direct(),
+            },
             queues: Some(arm.queues.unwrap_or(arm.cores.max(1))),
             mtu_bytes: (arm.planted.fault == Some(Fault::Mtu)).then_some(TOO_LONG_BYTES),
             sysctl: Default::default(),
@@ -141,6 +144,7 @@ impl Ground {
             nics: Default::default(),
             nft: None,
             qdisc: None,
+            programs: Vec::new(),
         })?;
         let held = |namespace: &Namespace| {
             let clone = namespace.try_clone();
@@ -151,7 +155,7 @@ impl Ground {
             let (index, mac) = found.map_err(BlockError::host("find a device"))?;
             Ok::<_, BlockError>(Device { name: name.into(), index, mac, permanent_mac: None })
         };
-        let (tested, ingress, egress) = match &topology.router {
+        let (tested, ingress, egress) = match topology.between("router") {
             Some(router) => (router, device(router, "r0")?, Some(device(router, "r1")?)),
             None => (&topology.rx, device(&topology.rx, "rx0")?, None),
         };
@@ -229,7 +233,7 @@ impl Ground {
     /// The namespace that the path is in.
     pub(super) fn tested(&self) -> &Namespace {
         match &self.topology {
-            Some(topology) => topology.router.as_ref().unwrap_or(&topology.rx),
+            Some(topology) => topology.between("router").unwrap_or(&topology.rx),
             None => &self.from.0,
         }
     }

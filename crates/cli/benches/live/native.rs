@@ -13,6 +13,7 @@ use netplumb_instruments::registry::attach;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::timing::{Filter, Selection, TimingSpec};
+use netplumb_model::topology::ArmTopology;
 use netplumb_workload::ends::{Ends, Sockets};
 
 use super::guest::interrupt;
@@ -127,6 +128,7 @@ pub(crate) fn run() -> Result<()> {
         between: Vec::new(),
         tx_address: topology.tx_address,
         rx_address: topology.rx_address,
+        to_address: topology.to_address,
     };
     let sockets = ends.open(Proto::Udp)?;
     let folder = tempfile::TempDir::new()?;
@@ -208,8 +210,7 @@ fn plan() -> TopologyPlan {
         host: None,
         link: Link::Veth,
         family: Family::V4,
-        forward: false,
-        bridge: false,
+        topology: ArmTopology::direct(),
         queues: None,
         mtu_bytes: None,
         sysctl: Default::default(),
@@ -217,6 +218,7 @@ fn plan() -> TopologyPlan {
         nics: Default::default(),
         nft: None,
         qdisc: None,
+        programs: Vec::new(),
     }
 }
 

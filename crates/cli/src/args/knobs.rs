@@ -41,6 +41,7 @@ const HEADINGS: &[(&str, &[&str])] = &[
             "rx_link",
             "forward",
             "bridge",
+            "topology",
             "kernel",
             "arch",
             "mitigations",

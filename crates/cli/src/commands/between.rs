@@ -155,6 +155,7 @@ impl BetweenArgs {
 /// It can't be measured here, or the run failed.
 pub(crate) fn run(args: BetweenArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let mut experiment = args.experiment()?;
+    experiment::topologies::read(&mut experiment, Names::Typed)?;
     let windows = experiment.workload.kind == Kind::Work && !experiment.has_knobs();
     if windows && experiment.blocks.count.is_some() {
         let why = "--blocks: on this machine times are measured in windows, unless settings are compared; use \

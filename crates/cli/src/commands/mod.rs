@@ -16,5 +16,6 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod stat;
+pub(crate) mod topology;
 pub(crate) mod trace;
 pub(crate) mod tune;

@@ -44,6 +44,8 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         args.check_command()?;
     }
     let mut experiment = args.experiment().map_err(Usage)?;
+    experiment::topologies::read(&mut experiment, Names::Typed)?;
+    experiment::topologies::find_objects(&mut experiment, Names::Typed)?;
     if experiment.workload.kind == Kind::Command
         && experiment.lab != Lab::Vm
         && let Some(knob) = experiment.vary.compared()

@@ -98,6 +98,9 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         Err(error) => error,
     };
     read_files(&mut experiment, path).map_err(with_line)?;
+    let below = Names::InFile(folder_of(path));
+    experiment::topologies::read(&mut experiment, below).map_err(with_line)?;
+    experiment::topologies::find_objects(&mut experiment, below).map_err(with_line)?;
     let mut outside = match names {
         None => experiment::consent::outside(&experiment, folder_of(path)),
         Some(_) => Vec::new(),

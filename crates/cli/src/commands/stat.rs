@@ -172,6 +172,7 @@ impl StatArgs {
 /// It can't be counted here, or the run failed.
 pub(crate) fn run(args: StatArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let mut experiment = args.experiment()?;
+    experiment::topologies::read(&mut experiment, Names::Typed)?;
     args.check_guest()?;
     let work = experiment.workload.kind == Kind::Work;
     if work && experiment.blocks.count.is_some() && experiment.workload.command.is_empty() {

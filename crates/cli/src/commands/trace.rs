@@ -202,6 +202,8 @@ pub(crate) fn run(args: TraceArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         .into());
     }
     let mut experiment = args.experiment().map_err(Usage)?;
+    experiment::topologies::read(&mut experiment, Names::Typed)?;
+    experiment::topologies::find_objects(&mut experiment, Names::Typed)?;
     if args.knobs.has("module") {
         experiment.check().map_err(|(_, why)| Usage(why))?;
         experiment::modules::prepare(&mut experiment, Names::Typed, cache)?;

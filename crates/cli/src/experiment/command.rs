@@ -177,6 +177,7 @@ fn prepare(
     modules.dedup();
     Ok(CommandRun {
         arms,
+        topologies: experiment.topologies.clone(),
         peer,
         folder: std::env::current_dir()?,
         stdin: match how.stdin {

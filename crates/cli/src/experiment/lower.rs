@@ -67,12 +67,14 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
             command: workload.command.clone(),
             output_to_stderr: how.for_programs(),
             within,
+            topologies: experiment.topologies.clone(),
             interface: filter.interface.clone(),
             namespace: filter.netns.clone(),
         }));
     }
     Ok(Source::Packets(PacketPlan {
         arms: experiment.arms(),
+        topologies: experiment.topologies.clone(),
         blocks: experiment.block_count(),
         long: experiment.long(),
         block: experiment.block_time(),
@@ -172,7 +174,8 @@ pub(super) fn sampling(experiment: &Experiment) -> Sampling {
 /// Knobs of packets that plumb sends; not of a command in a guest.
 const OF_PACKETS: [&str; 4] = ["mtu_bytes", "bridge", "queues", "offload"];
 /// Knobs that are recorded of an arm of a command in a guest.
-const OF_COMMANDS: [&str; 11] = [
+const OF_COMMANDS: [&str; 12] = [
+    "topology",
     "command",
     "kernel",
     "arch",

@@ -30,6 +30,7 @@ documents! {
     bench = "docs/guide/bench.md",
     knapsack = "docs/guide/knapsack.md",
     readahead = "docs/guide/readahead.md",
+    topologies = "docs/guide/topologies.md",
 }
 
 /// Check that every document with a command and its output is run.
@@ -55,6 +56,7 @@ fn outputs_have_their_commands() {
         "git",
         "go",
         "cargo",
+        "clang",
         "kcachegrind",
         "make",
         "node",

@@ -42,6 +42,7 @@ mod second_opinion;
 mod small_kernel;
 mod states;
 mod targets;
+mod topologies;
 mod trace;
 mod trace_times;
 mod truth;

@@ -93,8 +93,13 @@ fn fexit_agrees_on_inclusive_cost() {
          [knobs]\nproto = \"udp\"\nlink = \"lo\"\nfamily = \"ipv4\"\nsize_bytes = 10\n",
     )
     .unwrap();
-    let plan =
-        Plan { arms: experiment.arms(), packets: 200, warmup_packets: 200, blocks: 2, scan: None };
+    let plan = Plan {
+        arms: experiment.arms(),
+        packets: 200,
+        warmup_packets: 200,
+        blocks: 2,
+        ..Plan::default()
+    };
     let options = Options {
         cache,
         cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,

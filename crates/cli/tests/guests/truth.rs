@@ -485,8 +485,13 @@ fn setup_with(proto: &str, kernel: &str) -> Option<(Plan, Options)> {
          [knobs]\nproto = \"{proto}\"\nlink = \"lo\"\nkernel = \"{kernel}\"\nfamily = \"ipv4\"\nsize_bytes = 10\n"
     ))
     .unwrap();
-    let plan =
-        Plan { arms: experiment.arms(), packets: 200, warmup_packets: 200, blocks: 2, scan: None };
+    let plan = Plan {
+        arms: experiment.arms(),
+        packets: 200,
+        warmup_packets: 200,
+        blocks: 2,
+        ..Plan::default()
+    };
     let options = Options {
         cache,
         cache_bytes: netplumb_lab::vm::saved::MAX_BYTES,

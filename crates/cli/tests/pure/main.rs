@@ -13,3 +13,4 @@ mod own_kernels;
 mod page;
 mod recordings;
 mod times;
+mod topologies;

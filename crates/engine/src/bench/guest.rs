@@ -15,6 +15,7 @@ use netplumb_model::class::Link;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
+use netplumb_model::topology::ArmTopology;
 
 use crate::error::EngineError;
 use crate::extras;
@@ -94,8 +95,13 @@ impl GuestLab<'_> {
             (self.tell)(event);
         })
         .and_then(|()| Program::Nft.archive(kernel.arch, &options.cache));
-        let guest =
-            GuestPlan { link, forward, load: self.load.to_vec(), ..plan(self.kernel, nft.is_ok()) };
+        let topology = if forward { ArmTopology::forward() } else { ArmTopology::direct() };
+        let guest = GuestPlan {
+            link,
+            topology: topology.spec,
+            load: self.load.to_vec(),
+            ..plan(self.kernel, nft.is_ok())
+        };
         let boot = Boot { guest: &guest, kernel: &kernel, options: &options };
         let origin = boot.origin(&nothing()?, &|event| (self.tell)(event))?;
         Ok((origin, options))
@@ -122,8 +128,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         programs: Vec::new(),
         link: Link::Veth,
         host: None,
-        forward: false,
-        bridge: false,
+        topology: ArmTopology::direct().spec,
         arms: Vec::new(),
     }
 }

@@ -132,6 +132,7 @@ impl Guests<'_, '_, '_> {
             false => extras::note(recording, turn.arm, &origin.facts),
         }
         extras::note(recording, turn.arm, &measured.notes);
+        extras::note(recording, turn.arm, &origin.own_facts(&recording.arms[turn.arm].clone())?);
         let options = self.shared.options;
         if let Some(symbols) = symbols {
             let executed = Executed { symbols, user: &[], nodes: &measured.nodes };
@@ -158,7 +159,8 @@ impl Guests<'_, '_, '_> {
                 translation.add_code(recording, arm, &executed, insns, &none);
                 self.lines.add(recording, arm, &origin.booted(options));
             }
-            extras::idle(recording, turn.arm, Load::OneAtATime, extras::GUEST_CPUS);
+            let conditions = (Load::OneAtATime, extras::GUEST_CPUS);
+            extras::idle(recording, turn.arm, conditions, Some(origin.topology()));
         }
         for instrument in self.shared.run.counted() {
             add_losses(recording, instrument, &measured.losses);

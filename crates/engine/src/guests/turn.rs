@@ -146,7 +146,8 @@ impl Shared<'_> {
     ) -> Result<(Arc<Origin>, ArmResult), EngineError> {
         let arm = &self.plan.arms[turn.arm];
         let spec = self.run.spec(turn.by);
-        let plan = self.plan.run_plan(arm);
+        let programs = extras::objects(arm)?;
+        let plan = RunPlan { programs, ..self.plan.run_plan(arm) };
         let plan = match spec {
             None => RunPlan { aligned: !self.options.quick, ..plan },
             Some(_) => RunPlan {
@@ -160,7 +161,7 @@ impl Shared<'_> {
         let group = self.group(turn.arm).ok_or(EngineError::OtherPlan("other arms"))?;
         let origin = group.origin(&plan, self.progress)?;
         (self.progress)(Progress::Arm(arm.name.clone()));
-        let (wires, extra) = Wires::from_arm(arm)?;
+        let (wires, extra) = Wires::from_arm(arm, plan.topology.spec.links())?;
         let mut seen = match spec {
             None if self.long.is_some() => {
                 self.go_on(turn, first, &origin, &plan, extra, sender)?;

@@ -107,6 +107,7 @@ pub(super) fn run(
         warmup_packets: packets.warmup_packets,
         blocks: packets.blocks,
         scan: None,
+        topologies: packets.topologies.clone(),
     };
     let mut standing = Standing::new();
     let mut arms = Vec::new();
@@ -137,7 +138,7 @@ pub(super) fn run(
     for (arm, built) in arms.iter().enumerate() {
         if let Some((_, at)) = built {
             standing.note(recording, arm, *at);
-            extras::idle(recording, arm, load(packets.stream), cpus);
+            extras::idle(recording, arm, (load(packets.stream), cpus), None);
         }
     }
     let plans: Vec<RunPlan> = arms.iter().flatten().map(|(run, _)| run.clone()).collect();
@@ -246,7 +247,7 @@ impl Alone for Namespaces<'_, '_> {
             let to = (arm, index);
             let block = block(&mut self.probes, &run, ends, to, self.cancel, recording);
             if let Err(EngineError::Workload { .. }) = &block
-                && let Some(what) = self.standing.topology(*at).gone(run.link)
+                && let Some(what) = self.standing.topology(*at).gone(&topology_of(&run))
             {
                 return Err(EngineError::Gone(what));
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::recording::Arm;
 use netplumb_model::timing::TimingSpec;
+use netplumb_model::topology::TopologySpec;
 
 use super::machine::Change;
 use crate::outside::without_probes;
@@ -35,6 +36,8 @@ pub enum Source {
 pub struct PacketPlan {
     /// The arms to measure, by number.
     pub arms: Vec<Arm>,
+    /// The topologies that arms may name besides the presets.
+    pub topologies: Vec<TopologySpec>,
     /// Blocks of each, unless the run is a long one.
     pub blocks: u32,
     /// Duration of a long run, which repeats rounds of blocks until it has passed.
@@ -80,6 +83,8 @@ pub struct TrafficPlan {
     pub output_to_stderr: bool,
     /// Where the command runs: in namespaces as of this arm, or in the current one.
     pub within: Option<Arm>,
+    /// The topologies that the arm may name besides the presets.
+    pub topologies: Vec<TopologySpec>,
     /// The observed device, which may be removed.
     pub interface: Option<String>,
     /// The observed network namespace, which may be removed.

@@ -43,8 +43,8 @@ pub(super) fn run(
     let mut within = None;
     let recording = &mut *keeper.recording;
     if let Some(arm) = &traffic.within {
-        let plan =
-            Plan { arms: vec![arm.clone()], packets: 0, warmup_packets: 0, blocks: 0, scan: None };
+        let topologies = traffic.topologies.clone();
+        let plan = Plan { arms: vec![arm.clone()], topologies, ..Plan::default() };
         let wanted = topology_of(&plan.run_plan(arm));
         let at = standing.build(wanted, &mut **probes.tell.borrow_mut())?;
         within = Some(Within::from_standing(&standing)?);

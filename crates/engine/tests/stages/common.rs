@@ -10,6 +10,7 @@ use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::span::StageKind;
 use netplumb_model::timing::{Filter, Selection, StageTimes, TimingSpec, Window};
+use netplumb_model::topology::ArmTopology;
 use netplumb_testkit::has_root;
 pub(crate) use netplumb_testkit::skip;
 use netplumb_workload::ends::{Ends, Sockets};
@@ -36,8 +37,7 @@ pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
         host: None,
         link: Link::Veth,
         family,
-        forward,
-        bridge: false,
+        topology: if forward { ArmTopology::forward() } else { ArmTopology::direct() },
         queues: None,
         mtu_bytes: None,
         sysctl: BTreeMap::new(),
@@ -45,6 +45,7 @@ pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
         nics: Default::default(),
         nft: None,
         qdisc: None,
+        programs: Vec::new(),
     }
 }
 
@@ -55,6 +56,7 @@ pub(crate) fn sockets(topology: &Topology, proto: Proto) -> Sockets {
         between: Vec::new(),
         tx_address: topology.tx_address,
         rx_address: topology.rx_address,
+        to_address: topology.to_address,
     };
     // A child that another test starts has what we have open for a moment, and so the
     // ports of what we have closed.
@@ -75,7 +77,7 @@ pub(crate) fn sockets(topology: &Topology, proto: Proto) -> Sockets {
 pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
     let namespace = |n: &netplumb_sys::netns::Namespace| n.inode().unwrap();
     let mut namespaces = vec![namespace(&topology.tx), namespace(&topology.rx)];
-    namespaces.extend(topology.router.as_ref().map(namespace));
+    namespaces.extend(topology.between.iter().map(|(_, between)| namespace(between)));
     TimingSpec {
         instrument: "stages".into(),
         roles: Default::default(),

@@ -75,6 +75,8 @@ pub struct Accountant<'a> {
     unaddressed: bool,
     /// Where a command is measured.
     user: Option<Box<User>>,
+    /// What packets are a part of, if they are no packets of their own: the making of a connection, for example.
+    phase: Option<Direction>,
     /// The direction of the workload, where every program's system calls belong to it.
     serving: Option<Direction>,
     /// Where samples are drawn.
@@ -115,6 +117,7 @@ impl<'a> Accountant<'a> {
             cut: Cut::default(),
             unaddressed: false,
             user: None,
+            phase: None,
             serving: None,
             sampler: None,
             tracer: None,
@@ -264,6 +267,7 @@ impl<'a> Accountant<'a> {
                 if mark == Mark::RunBegin {
                     self.begin_run();
                 }
+                self.phase = None;
                 // Counts of a window that never closed are dropped.
                 self.completed.clear();
                 self.take_user_code();
@@ -292,6 +296,7 @@ impl<'a> Accountant<'a> {
             Mark::TxBegin => self.current.doing = Some(Direction::Tx),
             Mark::RxBegin => self.current.doing = Some(Direction::Rx),
             Mark::TxEnd | Mark::RxEnd => self.current.doing = None,
+            Mark::Phase(phase) => self.phase = phase,
         }
         None
     }

@@ -5,7 +5,7 @@
 //! at; a `ret` that reads from there ends it, and everything above it. Where calls store
 //! none (arm64), it is known by the stack pointer, which its `ret` finds as its call left it.
 
-use netplumb_model::class::Context;
+use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::NodeId;
 
 use super::interrupts::Before;
@@ -40,7 +40,7 @@ pub(super) enum Why {
 }
 
 /// Properties of all code in a frame, inherited by the frames above.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tag {
     /// None within a softirq run but outside of its vectors.
     pub(super) context: Option<Context>,
@@ -50,6 +50,8 @@ pub(super) struct Tag {
     pub(super) completion: bool,
     /// Within the wire: work for no packet, wherever it is done.
     pub(super) wire: bool,
+    /// Within a thread of the kernel that works for packets: in this direction.
+    pub(super) works_for: Option<Direction>,
 }
 
 /// The depth of the frame of `symbol` that the top one was jumped to from, directly or by way

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use netplumb_kernel::prototype::REGISTERS;
 
 use netplumb_model::arch::Arch;
+use netplumb_model::class::Direction;
 
 use super::interrupts::Change;
 
@@ -49,6 +50,8 @@ pub enum Mark {
     RxEnd,
     /// The window of a command opens, in its first task.
     RunBegin,
+    /// From here on, packets and marked system calls belong to this; to their own directions if none.
+    Phase(Option<Direction>),
 }
 
 impl Mark {
@@ -62,6 +65,11 @@ impl Mark {
             6 => Mark::RxBegin,
             7 => Mark::RxEnd,
             8 => Mark::RunBegin,
+            15 => Mark::Phase(Some(Direction::Connect)),
+            16 => Mark::Phase(Some(Direction::Accept)),
+            17 => Mark::Phase(Some(Direction::Close)),
+            18 => Mark::Phase(Some(Direction::Reply)),
+            19 => Mark::Phase(None),
             _ => return None,
         })
     }

@@ -1,24 +1,31 @@
 //! nftables rules: loaded by the host's `nft`, which is copied into the guest, and read back.
 
-use std::fs;
-use std::io;
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::io::{self, Seek};
+use std::process::Command;
+
+use netplumb_sys::memory::memfd;
+use netplumb_sys::netlink::Netlink;
 
 /// The path of `nft` in a guest.
 pub const NFT: &str = "/usr/sbin/nft";
-const RULES: &str = "/tmp/rules.nft";
+/// The name by which `nft` reports its standard input.
+const RULES: &str = "/dev/stdin";
 /// Maximum number of lines of an error, and of characters of each.
 const SAID_LINES: usize = 40;
 const LINE_CHARACTERS: usize = 240;
 
-/// Load a ruleset into this namespace, replacing any other; returns the number of rules and set
+/// Load rulesets into this namespace, one after the other, replacing any other; returns the number of rules and set
 /// elements. `expected` is what these must be.
-pub(super) fn apply(text: &str, expected: Option<(usize, usize)>) -> io::Result<(usize, usize)> {
-    fs::write(RULES, text)?;
-    run(&["flush", "ruleset"], text)?;
-    run(&["-f", RULES], text)?;
-    fs::remove_file(RULES)?;
-    let got = count(&run(&["-n", "-a", "list", "ruleset"], text)?);
+pub(super) fn apply(
+    texts: &[&str],
+    expected: Option<(usize, usize)>,
+) -> io::Result<(usize, usize)> {
+    run(&["flush", "ruleset"], "")?;
+    for text in texts.iter().filter(|text| !text.is_empty()) {
+        run(&["-f", "-"], text)?;
+    }
+    let got = count(&run(&["-n", "-a", "list", "ruleset"], "")?);
     match expected {
         Some(expected) if expected != got => Err(io::Error::other(format!(
             "{} rules and {} elements of sets read back as {} and {}",
@@ -29,19 +36,27 @@ pub(super) fn apply(text: &str, expected: Option<(usize, usize)>) -> io::Result<
 }
 
 fn run(args: &[&str], rules: &str) -> io::Result<String> {
-    let output = Command::new(NFT)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| io::Error::new(e.kind(), format!("the guest can't run nft: {e}")))?;
+    let cant = |e: io::Error| io::Error::new(e.kind(), format!("can't run {NFT}: {e}"));
+    let mut input = File::from(memfd("netplumb-rules", rules.as_bytes()).map_err(cant)?);
+    input.rewind().map_err(cant)?;
+    let output = Command::new(NFT).args(args).stdin(input).output().map_err(cant)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(io::Error::other(match complaints(&said, rules) {
         text if text.is_empty() => format!("nft says nothing, and ends with {}", output.status),
+        text if text.contains("Interface does not exist") => {
+            format!("nft says: {text}\nthe namespace has {}", devices().join(", "))
+        }
         text => format!("nft says: {text}"),
     }))
+}
+
+/// The names of this namespace's devices.
+fn devices() -> Vec<String> {
+    let devices = Netlink::open().and_then(|mut netlink| netlink.devices());
+    devices.unwrap_or_default().into_iter().map(|device| device.name).collect()
 }
 
 /// All messages of `nft`, with line numbers, and below each the line of the rules that it is about. Quotes by `nft` are
@@ -128,16 +143,16 @@ mod tests {
     #[test]
     fn errors_are_whole() {
         let rules = "include \"/etc/shadow\"\ntable ip t {\n\tchain c {\n\t\tlog frob\n\t}\n}\n";
-        let said = "In file included from /tmp/rules.nft:1:1-22:\n\
+        let said = "In file included from /dev/stdin:1:1-22:\n\
                     /etc/shadow:1:1-4: Error: syntax error, unexpected string\n\
                     root:$y$secret:20415:0:99999:7:::\n^^^^\n\
-                    /tmp/rules.nft:4:7-10: Error: syntax error, unexpected string\n\
+                    /dev/stdin:4:7-10: Error: syntax error, unexpected string\n\
                     \t\tlog frob\n\t\t    ^^^^\n\
                     netlink: Error: Could not process rule: No such file or directory\n\
                     BUG: unknown expression type meta\n";
         assert_eq!(
             complaints(said, rules),
-            "In file included from /tmp/rules.nft:1:1-22:\n\
+            "In file included from /dev/stdin:1:1-22:\n\
              /etc/shadow:1:1-4: Error: syntax error, unexpected string\n\
              line 4:7-10: syntax error, unexpected string\n    log frob\n\
              netlink: Error: Could not process rule: No such file or directory\n\
@@ -145,7 +160,7 @@ mod tests {
         );
         assert_eq!(complaints("BUG: unknown\n", rules), "BUG: unknown");
         assert_eq!(complaints("", rules), "");
-        let many = "/tmp/rules.nft:4:7-10: Error: no\nx\n^\n".repeat(30);
+        let many = "/dev/stdin:4:7-10: Error: no\nx\n^\n".repeat(30);
         let text = complaints(&many, rules);
         assert_eq!(text.lines().count(), SAID_LINES + 1);
         assert!(text.ends_with("and 20 more lines"), "{text}");

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 
 use netplumb_model::class::{Family, Link};
-use netplumb_model::experiment::{NicSettings, Offload, Qdisc, Ruleset};
+use netplumb_model::experiment::{BpfProgram, NicSettings, Offload, Qdisc, Ruleset};
 use netplumb_model::hosts::Side;
 use netplumb_model::message::{Refused, RefusedKind};
+use netplumb_model::topology::ArmTopology;
 
 /// The plan of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,12 +17,10 @@ pub struct TopologyPlan {
     pub link: Link,
     /// Which of two hosts it is on: then there is only that end. None for both.
     pub host: Option<Side>,
-    /// The address family; the other one is disabled.
+    /// The address family; the other one is disabled, unless tunnels use it.
     pub family: Family,
-    /// Whether there is a router in between.
-    pub forward: bool,
-    /// Whether there is a bridge in between.
-    pub bridge: bool,
+    /// Namespaces and devices.
+    pub topology: ArmTopology,
     /// Queues of each veth device, per direction; none for its default.
     pub queues: Option<u32>,
     /// MTU of every device; none for its default.
@@ -35,6 +35,20 @@ pub struct TopologyPlan {
     pub nft: Option<(Ruleset, String)>,
     /// The egress qdisc, if one is set.
     pub qdisc: Option<Qdisc>,
+    /// BPF programs of the user's.
+    pub programs: Vec<BpfProgram>,
+}
+
+impl TopologyPlan {
+    /// Whether packets of a family are on the links.
+    pub(super) fn uses(&self, family: Family) -> bool {
+        self.family == family || self.topology.spec.has_tunnels_of(family)
+    }
+
+    /// Whether devices get an address.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        [Family::V4, Family::V6].into_iter().any(|of| of.is_of(address) && self.uses(of))
+    }
 }
 
 /// A NIC of the machine, identified by its address; the first two are connected, then the next two.
@@ -117,16 +131,15 @@ pub(super) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError>;
 }
 
-impl<T> Doing<T> for io::Result<T> {
+/// Something that has to be there, since the plan was checked.
+impl<T> Doing<T> for Option<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError> {
-        self.map_err(|source| TopologyError { what: what(), source })
+        self.ok_or_else(|| TopologyError { what: what(), source: io::ErrorKind::NotFound.into() })
     }
 }
 
-/// Prefix length of addresses.
-pub(super) fn prefix_len(family: Family) -> u8 {
-    match family {
-        Family::V4 => 24,
-        Family::V6 => 64,
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError> {
+        self.map_err(|source| TopologyError { what: what(), source })
     }
 }

@@ -1,8 +1,7 @@
-//! Topologies: namespaces, links and addresses.
+//! Topologies: namespaces, links and addresses, as a plan has them.
 //!
-//! Two ends, or two ends with a router or a bridge in between. Neighbours are permanent, and router
-//! solicitations and duplicate address detection of IPv6 are off, so that only the workload's
-//! packets are on the link.
+//! Neighbours are permanent, and router solicitations and duplicate address detection of IPv6 are off, so that only
+//! the workload's packets are on the links.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -10,48 +9,51 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use netplumb_model::class::{Family, Link};
-use netplumb_model::experiment::{NicSettings, Within};
+use netplumb_model::experiment::{NicSettings, Qdisc, Within};
 use netplumb_model::hosts::Side;
+use netplumb_model::topology::{DeviceSpec, NamespaceSpec};
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::sysctl;
 
 use super::names::Names;
-use super::plan::{Doing, Nic, Refusal, TopologyError, TopologyPlan, prefix_len};
-use super::wire::{End, nap, until, wire, wire_to_other_host};
-use super::{nft, nic, offload, qdisc};
+use super::plan::{Doing, Nic, Refusal, TopologyError, TopologyPlan};
+use super::programs::{self, Loaded};
+use super::wire::{nap, until, wire_to_other_host};
+use super::{devices, nft, nic, offload, qdisc};
 
 /// Time for devices and IPv6 to settle before anything is measured.
 const SETTLE: Duration = Duration::from_secs(3);
-
-/// The ends' devices, and the router's to the receiver.
-const TX_DEVICE: &str = "tx0";
-const RX_DEVICE: &str = "rx0";
-const ROUTER_DEVICE: &str = "r1";
-/// Ports of the bridge, towards the sender and the receiver.
-const PORTS: [&str; 2] = ["b0", "b1"];
 
 /// A topology that is set up.
 #[derive(Debug)]
 pub struct Topology {
     /// The sender's namespace.
     pub tx: Namespace,
-    /// The receiver's namespace.
+    /// The receiver's namespace; may be the same.
     pub rx: Namespace,
-    /// The router's namespace, if there is one.
-    pub router: Option<Namespace>,
-    /// The bridge's namespace, if there is one.
-    pub bridge: Option<Namespace>,
+    /// The other namespaces, by name.
+    pub between: Vec<(String, Namespace)>,
     /// Address of the sender.
     pub tx_address: IpAddr,
     /// Address of the receiver.
     pub rx_address: IpAddr,
+    /// The address that packets for the receiver are sent to.
+    pub to_address: IpAddr,
     /// Notes on knobs, by name.
     pub notes: BTreeMap<String, String>,
     /// The names of the namespaces, if they have any.
     pub names: Option<Names>,
     /// Which of two hosts it belongs to: both ends are the same then.
     pub host: Option<Side>,
+    programs: Vec<Loaded>,
+}
+
+/// Where a setting is made: a namespace with its name in the plan, and the device of its egress.
+struct Place<'a> {
+    namespace: &'a Namespace,
+    name: &'a str,
+    device: &'a str,
 }
 
 impl Topology {
@@ -89,6 +91,7 @@ impl Topology {
             nics: Default::default(),
             nft: None,
             qdisc: None,
+            programs: Vec::new(),
             ..wanted.clone()
         };
         *standing == plain && !wanted.sysctl.keys().any(|key| acts_on_creation(key))
@@ -102,7 +105,7 @@ impl Topology {
         for namespace in self.all() {
             change_settings(namespace, &plan.sysctl)?;
         }
-        self.apply(plan)?;
+        self.settings(plan)?;
         if !plan.offload.is_empty() || plan.nics.iter().any(|nic| !nic.is_empty()) {
             // The link may have been down, and needs the same time as at first.
             std::thread::sleep(SETTLE);
@@ -110,8 +113,29 @@ impl Topology {
         Ok(())
     }
 
-    /// Apply the offloads and the rules, which need the devices.
+    /// Apply what needs the devices: the topology's own rules and qdiscs, and the settings of the arm.
     fn apply(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
+        for spec in &plan.topology.spec.namespaces {
+            let Some(namespace) = self.namespace(plan, &spec.name) else { continue };
+            change_settings(namespace, &of_devices(spec))?;
+            if !spec.nft.is_empty() {
+                namespace
+                    .inside(|| nft::apply(&[&spec.nft], None))
+                    .doing(|| format!("apply the nft rules of namespace {}", spec.name))?;
+            }
+        }
+        for device in plan.topology.spec.devices.iter().filter(|device| !device.qdisc.is_empty()) {
+            let Some(namespace) = self.namespace(plan, &device.namespace) else { continue };
+            let wanted = Qdisc::from_words(&device.qdisc);
+            (namespace
+                .inside(|| wanted.map_or(Ok(String::new()), |q| qdisc::apply(&q, &device.name))))
+            .doing(|| format!("set the queueing discipline of {}", device.name))?;
+        }
+        self.settings(plan)
+    }
+
+    /// Apply the settings of an arm: offloads, NICs, rules and a qdisc.
+    fn settings(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
         let mut notes = BTreeMap::new();
         let of_nics = self.nics(plan);
         if !plan.offload.is_empty() || !of_nics.is_empty() {
@@ -129,26 +153,38 @@ impl Topology {
             let nap = nap(self.names.is_some());
             for namespace in self.all() {
                 namespace
-                    .inside(|| until(|| Netlink::open()?.all_ready(plan.link), nap, "no carrier"))
+                    .inside(|| until(|| Netlink::open()?.all_ready(), nap, "no carrier"))
                     .doing(|| "bring the link up again".into())?;
             }
         }
         if let Some((ruleset, text)) = &plan.nft {
-            for (namespace, _) in self.within(ruleset.within, plan.link) {
-                let (rules, elements) = namespace
-                    .inside(|| nft::apply(text, ruleset.expected()))
+            for place in self.within(&ruleset.within, plan) {
+                // Those of the topology come first, and stay.
+                let own = plan.topology.spec.namespace(place.name).map_or("", |spec| &spec.nft);
+                let expected = ruleset.expected().filter(|_| own.is_empty());
+                let (rules, elements) = (place.namespace)
+                    .inside(|| nft::apply(&[own, text], expected))
                     .doing(|| "apply the nft rules".into())?;
                 notes.insert("nft.rules".into(), rules.to_string());
                 notes.insert("nft.set_elements".into(), elements.to_string());
             }
         }
         if let Some(qdisc) = &plan.qdisc {
-            for (namespace, device) in self.within(qdisc.within, plan.link) {
+            for Place { namespace, device, .. } in self.within(&qdisc.within, plan) {
                 let note = namespace
                     .inside(|| qdisc::apply(qdisc, device))
                     .doing(|| format!("set the queueing discipline of {device}"))?;
                 notes.insert(format!("qdisc.{device}"), note);
             }
+        }
+        for program in &plan.programs {
+            let device = plan.topology.spec.device(&program.device);
+            let namespace = device.and_then(|device| self.namespace(plan, &device.namespace));
+            let (loaded, note) = programs::attach(program, namespace.unwrap_or(&self.tx))
+                .doing(|| format!("attach the BPF program to {}", program.device))?;
+            self.programs.push(loaded);
+            let egress = if program.egress { ".egress" } else { "" };
+            notes.insert(format!("bpf.{}.{}{egress}", program.hook, program.device), note);
         }
         self.notes = notes;
         Ok(())
@@ -168,39 +204,75 @@ impl Topology {
         set.collect()
     }
 
-    /// The namespaces of a place, each with the device of its egress; for the router and the bridge
-    /// the one towards the receiver.
-    fn within(&self, within: Within, link: Link) -> Vec<(&Namespace, &'static str)> {
-        let lo = link == Link::Lo;
-        let tx = (&self.tx, if lo { "lo" } else { TX_DEVICE });
-        let rx = (&self.rx, if lo { "lo" } else { RX_DEVICE });
+    /// A namespace by its name in the plan.
+    fn namespace(&self, plan: &TopologyPlan, name: &str) -> Option<&Namespace> {
+        match name {
+            _ if plan.topology.sender().is_some_and(|device| device.namespace == name) => {
+                Some(&self.tx)
+            }
+            _ if plan.topology.receiver().is_some_and(|device| device.namespace == name) => {
+                Some(&self.rx)
+            }
+            _ => self.between(name),
+        }
+    }
+
+    /// A namespace that is neither the sender's nor the receiver's.
+    pub fn between(&self, name: &str) -> Option<&Namespace> {
+        let found = self.between.iter().find(|(known, _)| known == name);
+        found.map(|(_, namespace)| namespace)
+    }
+
+    /// The namespaces of a place, each with the device of its egress: for the sender and the receiver their own, else
+    /// the last link of the namespace, which leads to the receiver.
+    fn within<'a>(&'a self, within: &'a Within, plan: &'a TopologyPlan) -> Vec<Place<'a>> {
+        let lo = plan.link == Link::Lo;
+        let place = |namespace, device: Option<&'a DeviceSpec>| Place {
+            namespace,
+            name: device.map_or("", |device| &device.namespace),
+            device: match device {
+                Some(device) if !lo => &device.name,
+                _ => "lo",
+            },
+        };
+        let tx = place(&self.tx, plan.topology.sender());
+        let rx = place(&self.rx, plan.topology.receiver());
         match within {
             Within::Tx => vec![tx],
             Within::Rx => vec![rx],
             // On lo they are the same.
             Within::Both if lo => vec![tx],
             Within::Both => vec![tx, rx],
-            Within::Router => self.router.iter().map(|r| (r, ROUTER_DEVICE)).collect(),
-            Within::Bridge => self.bridge.iter().map(|b| (b, PORTS[1])).collect(),
+            Within::Named(name) => {
+                let devices = || plan.topology.spec.devices.iter();
+                let own = devices().find(|device| device.name == *name);
+                let within = |d: &&DeviceSpec| d.namespace == *name;
+                let link = || devices().rfind(|d| within(d) && d.kind.is_wired());
+                let found = own.or_else(link).or_else(|| devices().rfind(within));
+                let namespace = found.map_or(name.as_str(), |device| device.namespace.as_str());
+                let namespace = self.namespace(plan, namespace);
+                namespace.map(|namespace| place(namespace, found)).into_iter().collect()
+            }
         }
     }
 
-    /// A device that was removed meanwhile, and the end that had it.
-    pub fn gone(&self, link: Link) -> Option<String> {
-        let lost = |end: &str, namespace: &Namespace, names: &[&str]| {
-            let devices = namespace.inside(|| Netlink::open()?.devices()).ok()?;
-            let gone = |name: &&&str| !devices.iter().any(|d| d.name == **name);
-            let name = names.iter().find(gone)?;
-            Some(format!("the device {name} of the {end}"))
-        };
-        if link == Link::Lo {
+    /// A device that was removed meanwhile, and the namespace that had it.
+    pub fn gone(&self, plan: &TopologyPlan) -> Option<String> {
+        if plan.link == Link::Lo || self.host.is_some() {
             return None;
         }
-        let router = self.router.as_ref();
-        lost("sender", &self.tx, &[TX_DEVICE])
-            .or_else(|| lost("receiver", &self.rx, &[RX_DEVICE]))
-            .or_else(|| lost("router", router?, &["r0", ROUTER_DEVICE]))
-            .or_else(|| lost("bridge", self.bridge.as_ref()?, &[PORTS[0], PORTS[1], "br0"]))
+        plan.topology.spec.devices.iter().find_map(|device| {
+            let namespace = self.namespace(plan, &device.namespace)?;
+            let devices = namespace.inside(|| Netlink::open()?.devices()).ok()?;
+            let is_gone = !devices.iter().any(|d| d.name == device.name);
+            let name = &device.name;
+            let end = match name {
+                name if *name == plan.topology.way.from => "sender",
+                name if *name == plan.topology.way.to => "receiver",
+                _ => device.namespace.as_str(),
+            };
+            is_gone.then(|| format!("the device {name} of the {end}"))
+        })
     }
 
     /// All its namespaces.
@@ -208,8 +280,7 @@ impl Topology {
         [&self.tx, &self.rx]
             .into_iter()
             .take(if self.host.is_some() { 1 } else { 2 })
-            .chain(&self.router)
-            .chain(&self.bridge)
+            .chain(self.between.iter().map(|(_, namespace)| namespace))
             .collect()
     }
 
@@ -227,86 +298,81 @@ impl Topology {
             });
             made.doing(|| "make a network namespace".into())
         };
-        let tx = new("tx")?;
-        prepare(&tx, plan, false)?;
         if plan.link == Link::Lo {
-            let rx = tx.try_clone().doing(|| "open a network namespace".into())?;
-            let rx = Namespace::from(rx);
+            let tx = new("tx")?;
+            prepare(&tx, plan, &NamespaceSpec::default())?;
             let address: IpAddr = match plan.family {
                 Family::V4 => Ipv4Addr::LOCALHOST.into(),
                 Family::V6 => Ipv6Addr::LOCALHOST.into(),
             };
-            return Ok(Topology {
-                tx,
-                rx,
-                router: None,
-                bridge: None,
-                tx_address: address,
-                rx_address: address,
-                notes: BTreeMap::new(),
-                names,
-                host: None,
-            });
+            return Topology::of_one(tx, [address; 2], names, None);
         }
         if let Some(side) = plan.host {
-            return Topology::one_end(tx, plan, side, nics);
+            let namespace = new("tx")?;
+            prepare(&namespace, plan, &NamespaceSpec::default())?;
+            return Topology::one_end(namespace, plan, side, nics);
         }
-
-        let rx = new("rx")?;
-        prepare(&rx, plan, false)?;
-        let middle = match (plan.forward, plan.bridge) {
-            (true, _) => Some(new("router")?),
-            (_, true) => Some(new("bridge")?),
-            _ => None,
+        let mut all = Vec::new();
+        for spec in &plan.topology.spec.namespaces {
+            let namespace = new(&spec.name)?;
+            prepare(&namespace, plan, spec)?;
+            all.push((spec.name.clone(), namespace));
+        }
+        devices::make(plan, &all, nics, names.is_some())?;
+        let [sender, receiver] = [plan.topology.sender(), plan.topology.receiver()];
+        let address = |device: Option<&DeviceSpec>| {
+            let address = device.and_then(|device| device.address(plan.family));
+            address.map(|address| address.addr()).ok_or_else(|| TopologyError {
+                what: "find the ends".into(),
+                source: io::Error::other(format!("no {} address", plan.family)),
+            })
         };
-        let on_machine = names.is_some();
-        let address = |net, host| address(plan.family, net, host);
-        let end = |namespace, name, address| End { namespace, name, address };
-        let tx_end = end(&tx, TX_DEVICE, Some(address(1, 1)));
-        let (rx_address, router, bridge) = match middle {
-            Some(router) if plan.forward => {
-                prepare(&router, plan, true)?;
-                let near = end(&router, "r0", Some(address(1, 2)));
-                let far = end(&router, ROUTER_DEVICE, Some(address(2, 2)));
-                let rx_end = end(&rx, RX_DEVICE, Some(address(2, 1)));
-                wire(plan, nics.get(..2), on_machine, &tx_end, &near)?;
-                wire(plan, nics.get(2..4), on_machine, &far, &rx_end)?;
-                for (namespace, net, gateway) in [(&tx, 2, address(1, 2)), (&rx, 1, address(2, 2))]
-                {
-                    let to = address(net, 0);
-                    namespace
-                        .inside(|| Netlink::open()?.add_route(to, prefix_len(plan.family), gateway))
-                        .doing(|| format!("route to {to}"))?;
-                }
-                (address(2, 1), Some(router), None)
-            }
-            Some(bridge) => {
-                prepare(&bridge, plan, false)?;
-                let near = end(&bridge, PORTS[0], None);
-                let far = end(&bridge, PORTS[1], None);
-                let rx_end = end(&rx, RX_DEVICE, Some(address(1, 2)));
-                wire(plan, nics.get(..2), on_machine, &tx_end, &near)?;
-                wire(plan, nics.get(2..4), on_machine, &far, &rx_end)?;
-                bridge.inside(|| make_bridge(&PORTS)).doing(|| "make a bridge".into())?;
-                neighbours(&tx_end, &rx_end)?;
-                (address(1, 2), None, Some(bridge))
-            }
-            None => {
-                let rx_end = end(&rx, RX_DEVICE, Some(address(1, 2)));
-                wire(plan, nics.get(..2), on_machine, &tx_end, &rx_end)?;
-                (address(1, 2), None, None)
-            }
+        let (tx_address, rx_address) = (address(sender)?, address(receiver)?);
+        let at = plan.topology.way.at.iter().copied().find(|at| plan.family.is_of(*at));
+        let mut take = |device: Option<&DeviceSpec>| {
+            let name = device.map(|device| device.namespace.as_str());
+            let at = all.iter().position(|(known, _)| Some(known.as_str()) == name);
+            at.map(|at| all.remove(at).1)
+        };
+        let tx = take(sender).doing(|| "find the sender".into())?;
+        let rx = match take(receiver) {
+            Some(rx) => rx,
+            // Both are in one.
+            None => Namespace::from(tx.try_clone().doing(|| "open a network namespace".into())?),
         };
         Ok(Topology {
             tx,
             rx,
-            router,
-            bridge,
-            tx_address: address(1, 1),
+            between: all,
+            tx_address,
             rx_address,
+            to_address: at.unwrap_or(rx_address),
             notes: BTreeMap::new(),
             names,
             host: None,
+            programs: Vec::new(),
+        })
+    }
+
+    /// A topology of one namespace.
+    fn of_one(
+        tx: Namespace,
+        [tx_address, rx_address]: [IpAddr; 2],
+        names: Option<Names>,
+        host: Option<Side>,
+    ) -> Result<Topology, TopologyError> {
+        let rx = Namespace::from(tx.try_clone().doing(|| "open a network namespace".into())?);
+        Ok(Topology {
+            tx,
+            rx,
+            between: Vec::new(),
+            tx_address,
+            rx_address,
+            to_address: rx_address,
+            notes: BTreeMap::new(),
+            names,
+            host,
+            programs: Vec::new(),
         })
     }
 
@@ -317,95 +383,56 @@ impl Topology {
         side: Side,
         nics: &[Nic],
     ) -> Result<Topology, TopologyError> {
-        let again = namespace.try_clone().doing(|| "open a network namespace".into())?;
-        let addresses = [address(plan.family, 1, 1), address(plan.family, 1, 2)];
-        let [tx_nic, rx_nic] = nics else {
+        let ([tx_nic, rx_nic], Some(tx), Some(rx)) =
+            (nics, plan.topology.sender(), plan.topology.receiver())
+        else {
             return Err(TopologyError {
                 what: format!("wire {}", plan.link),
                 source: io::Error::other("the machine has too few NICs"),
             });
         };
-        let (name, own, peer) = match side {
-            Side::Tx => (TX_DEVICE, (tx_nic, addresses[0]), (rx_nic, addresses[1])),
-            Side::Rx => (RX_DEVICE, (rx_nic, addresses[1]), (tx_nic, addresses[0])),
+        let (own, peer) = match side {
+            Side::Tx => ((tx, tx_nic), (rx, rx_nic)),
+            Side::Rx => ((rx, rx_nic), (tx, tx_nic)),
         };
-        let end = End { namespace: &namespace, name, address: Some(own.1) };
-        wire_to_other_host(plan, &end, own.0, (peer.1, peer.0))?;
-        Ok(Topology {
-            tx: namespace,
-            rx: Namespace::from(again),
-            router: None,
-            bridge: None,
-            tx_address: addresses[0],
-            rx_address: addresses[1],
-            notes: BTreeMap::new(),
-            names: None,
-            host: Some(side),
-        })
+        wire_to_other_host(plan, &namespace, own, peer)?;
+        let addresses = [tx, rx].map(|end| end.address(plan.family).map(|net| net.addr()));
+        let [Some(tx_address), Some(rx_address)] = addresses else {
+            return Err(TopologyError {
+                what: "find the ends".into(),
+                source: io::Error::other(format!("no {} address", plan.family)),
+            });
+        };
+        Topology::of_one(namespace, [tx_address, rx_address], None, Some(side))
     }
 }
 
-/// Neighbour entries for the ends of a bridge, which are on different wires. The sender's entry is
-/// the last, as on a wire.
-fn neighbours(one: &End<'_>, other: &End<'_>) -> Result<(), TopologyError> {
-    for (end, peer) in [(other, one), (one, other)] {
-        let mac = (peer.namespace)
-            .inside(|| {
-                let devices = Netlink::open()?.devices()?;
-                let device = devices.into_iter().find(|d| d.name == peer.name);
-                Ok(device.map(|d| d.mac).unwrap_or_default())
-            })
-            .doing(|| format!("find {}", peer.name))?;
-        if let (Some(address), Ok(mac)) = (peer.address, <[u8; 6]>::try_from(mac)) {
-            end.namespace
-                .inside(|| {
-                    let mut netlink = Netlink::open()?;
-                    let devices = netlink.devices()?;
-                    let own = devices.iter().find(|d| d.name == end.name);
-                    own.map_or(Ok(()), |own| netlink.add_neighbour(own.index, address, mac))
-                })
-                .doing(|| format!("add the neighbour entry of {}", end.name))?;
-        }
-    }
-    Ok(())
+/// The settings of a namespace that are a device's, and can be made once it exists.
+fn of_devices(spec: &NamespaceSpec) -> BTreeMap<String, String> {
+    let late = spec.sysctl.iter().filter(|(key, _)| is_of_device(key));
+    late.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn make_bridge(ports: &[&str]) -> io::Result<()> {
-    const NAME: &str = "br0";
-    let mut netlink = Netlink::open()?;
-    netlink.add_bridge(NAME)?;
-    let devices = netlink.devices()?;
-    let index = |name: &str| {
-        let found = devices.iter().find(|d| d.name == name);
-        found
-            .map(|d| d.index)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} is gone")))
-    };
-    let bridge = index(NAME)?;
-    for port in ports {
-        netlink.set_bridge(index(port)?, bridge)?;
-    }
-    netlink.set_up(bridge, None)
+/// Whether a sysctl is one of a device: `net.ipv4.conf.wg0.rp_filter`.
+fn is_of_device(key: &str) -> bool {
+    let mut words = key.split('.').skip_while(|word| !["conf", "neigh"].contains(word)).skip(1);
+    words.next().is_some_and(|device| !["all", "default"].contains(&device))
 }
 
-fn address(family: Family, net: u8, host: u8) -> IpAddr {
-    match family {
-        // 198.18.0.0/15 is for benchmarks (RFC 2544, RFC 6890).
-        Family::V4 => Ipv4Addr::new(198, 18, net, host).into(),
-        // So is 2001:2::/48 (RFC 5180).
-        Family::V6 => Ipv6Addr::new(0x2001, 2, 0, net.into(), 0, 0, 0, host.into()).into(),
-    }
-}
-
-/// Bring up loopback, set forwarding, disable background traffic, and apply the plan's settings
-/// last.
-fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(), TopologyError> {
+/// Bring up loopback, set forwarding, disable background traffic, and apply the settings of the namespace and then the
+/// plan's.
+fn prepare(
+    namespace: &Namespace,
+    plan: &TopologyPlan,
+    spec: &NamespaceSpec,
+) -> Result<(), TopologyError> {
     let on = |b| if b { "1" } else { "0" };
-    let v6 = plan.family == Family::V6;
+    let (v6, router) = (plan.uses(Family::V6), spec.forwards);
     namespace
         .inside(|| {
             let mut netlink = Netlink::open()?;
-            for device in netlink.devices()? {
+            // Tunnels' fallback devices may be there, too.
+            for device in netlink.devices()?.iter().filter(|device| device.loopback) {
                 netlink.set_up(device.index, None)?;
             }
             // A kernel without IPv6 lacks these, and has no such traffic.
@@ -416,7 +443,7 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
                 ("net.ipv6.conf.default.accept_dad", "0"),
                 ("net.ipv6.conf.default.router_solicitations", "0"),
                 ("net.ipv6.conf.all.forwarding", on(v6 && router)),
-                ("net.ipv4.ip_forward", on(!v6 && router)),
+                ("net.ipv4.ip_forward", on(plan.uses(Family::V4) && router)),
             ] {
                 match sysctl::set(key, value) {
                     Err(e) if !v6 && e.kind() == io::ErrorKind::NotFound => {}
@@ -426,6 +453,8 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
             Ok(())
         })
         .doing(|| "prepare a network namespace".into())?;
+    let own = spec.sysctl.iter().filter(|(key, _)| !is_of_device(key));
+    change_settings(namespace, &own.map(|(k, v)| (k.clone(), v.clone())).collect())?;
     change_settings(namespace, &plan.sysctl)
 }
 

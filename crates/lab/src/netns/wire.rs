@@ -6,12 +6,14 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use netplumb_model::class::Link;
+use netplumb_model::topology::{DeviceKind, DeviceSpec};
 use netplumb_sys::links::DeviceState;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
 
+use super::making::{Making, find};
 use super::nic::not_taken;
-use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
+use super::plan::{Doing, Nic, TopologyError, TopologyPlan};
 
 /// Maximum time for a device to appear or to have a carrier, in guest time.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,71 +21,66 @@ const NAP: Duration = Duration::from_millis(50);
 /// Polling interval on the machine itself, where users wait.
 const SHORT_NAP: Duration = Duration::from_millis(2);
 
-/// An end of a wire: its namespace and its address. Ports of a bridge have no address.
-pub(super) struct End<'a> {
-    pub(super) namespace: &'a Namespace,
-    pub(super) name: &'static str,
-    pub(super) address: Option<IpAddr>,
-}
-
 /// Interface indices of a pair on the machine. If a device has the index of its own peer, as in
 /// similar namespaces, the kernel signals its carrier at most once a second
 /// (linkwatch_urgent_event, net/core/link_watch.c).
-const NUMBERS: [u32; 2] = [10, 11];
+const FIRST_NUMBER: u32 = 10;
 
 /// Connect two ends, and wait for their carrier. In a guest, where waiting takes no real time and
 /// counts may depend on indices, devices get the next free ones.
 pub(super) fn wire(
-    plan: &TopologyPlan,
+    making: &Making<'_>,
+    number: u32,
     nics: Option<&[Nic]>,
-    on_machine: bool,
-    one: &End<'_>,
-    other: &End<'_>,
+    one: &DeviceSpec,
+    other: &DeviceSpec,
 ) -> Result<(), TopologyError> {
+    let (plan, on_machine) = (making.plan, making.on_machine);
+    let [here, there] = [making.namespace(&one.namespace)?, making.namespace(&other.namespace)?];
     let nap = nap(on_machine);
-    let macs = match (plan.link, nics) {
-        (Link::Veth, _) => {
-            let macs = [mac_of(one), mac_of(other)];
-            one.namespace
-                .inside(|| {
-                    Netlink::open()?.add_veth(
-                        (one.name, macs[0]),
-                        (other.name, macs[1]),
-                        Some(other.namespace.as_fd()),
-                        plan.queues,
-                        on_machine.then_some(NUMBERS),
-                    )
-                })
-                .doing(|| "make a veth pair".into())?;
-            macs
-        }
-        (_, Some([first, second])) => {
-            for (end, nic) in [(one, first), (other, second)] {
-                adopt(end, nic, nap).doing(|| format!("find the NIC for {}", end.name))?;
+    let macs = match (one.kind, nics) {
+        (DeviceKind::Link, Some([first, second])) => {
+            for (namespace, end, nic) in [(here, one, first), (there, other, second)] {
+                adopt(namespace, end, nic, nap)
+                    .doing(|| format!("find the NIC for {}", end.name))?;
             }
             [first.mac, second.mac]
         }
-        (link, _) => {
+        (DeviceKind::Link, _) if plan.link.has_nics() => {
             return Err(TopologyError {
-                what: format!("wire {link}"),
+                what: format!("wire {}", plan.link),
                 source: io::Error::other("the machine has too few NICs"),
             });
         }
+        _ => {
+            let macs = [making.mac(one), making.mac(other)];
+            let first = FIRST_NUMBER + 2 * number;
+            here.inside(|| {
+                Netlink::open()?.add_veth(
+                    (&one.name, macs[0]),
+                    (&other.name, macs[1]),
+                    Some(there.as_fd()),
+                    plan.queues,
+                    on_machine.then_some([first, first + 1]),
+                )
+            })
+            .doing(|| "make a veth pair".into())?;
+            macs
+        }
     };
-    for (end, mac) in [(one, macs[0]), (other, macs[1])] {
-        configure(plan, end, &mac)?;
+    for (namespace, end) in [(here, one), (there, other)] {
+        configure(plan, namespace, end)?;
     }
-    for (end, mac) in [(one, macs[0]), (other, macs[1])] {
-        wait_for(plan, end, &mac, on_machine)?;
+    for (namespace, end) in [(here, one), (there, other)] {
+        wait_for(plan, namespace, end, on_machine)?;
     }
     // All namespaces share a table of eight buckets, and a new entry becomes the head of its bucket (neigh_hash_alloc,
     // ___neigh_create in net/core/neighbour.c). The sender's is added last, so that it is found first in every boot,
     // whatever the other's bucket.
-    for (end, mac, peer, peer_mac) in
-        [(other, macs[1], one, macs[0]), (one, macs[0], other, macs[1])]
-    {
-        if let (Some(_), Some(peer)) = (end.address, peer.address) {
-            add_neighbour(end, &mac, peer, peer_mac)?;
+    for (namespace, end, peer, mac) in [(there, other, one, macs[0]), (here, one, other, macs[1])] {
+        let addresses = [end, peer].map(|end| end.address(plan.family));
+        if let [Some(_), Some(address)] = addresses {
+            add_neighbour(namespace, end, address.addr(), mac)?;
         }
     }
     Ok(())
@@ -92,26 +89,38 @@ pub(super) fn wire(
 /// Configure the NIC of one of two hosts; the other one has this address and MAC address.
 pub(super) fn wire_to_other_host(
     plan: &TopologyPlan,
-    end: &End<'_>,
-    nic: &Nic,
-    (peer, peer_nic): (IpAddr, &Nic),
+    namespace: &Namespace,
+    (end, nic): (&DeviceSpec, &Nic),
+    (peer, peer_nic): (&DeviceSpec, &Nic),
 ) -> Result<(), TopologyError> {
-    adopt(end, nic, NAP).doing(|| format!("find the NIC for {}", end.name))?;
-    configure(plan, end, &nic.mac)?;
-    wait_for(plan, end, &nic.mac, false)?;
-    add_neighbour(end, &nic.mac, peer, peer_nic.mac)
+    adopt(namespace, end, nic, NAP).doing(|| format!("find the NIC for {}", end.name))?;
+    configure(plan, namespace, end)?;
+    wait_for(plan, namespace, end, false)?;
+    match peer.address(plan.family) {
+        Some(address) => add_neighbour(namespace, end, address.addr(), peer_nic.mac),
+        None => Ok(()),
+    }
 }
 
-/// Bring a device up, with its address.
-fn configure(plan: &TopologyPlan, end: &End<'_>, mac: &[u8]) -> Result<(), TopologyError> {
-    end.namespace
+/// Bring a device up, with its addresses.
+pub(super) fn configure(
+    plan: &TopologyPlan,
+    namespace: &Namespace,
+    end: &DeviceSpec,
+) -> Result<(), TopologyError> {
+    // The MTU of all links is the arm's; of the devices on them, their own.
+    let mtu_bytes = match end.kind.is_wired() {
+        true => plan.mtu_bytes.or(end.mtu_bytes),
+        false => end.mtu_bytes,
+    };
+    namespace
         .inside(|| {
             let mut netlink = Netlink::open()?;
-            let device = find(&mut netlink, mac)?;
-            (netlink.set_up(device.index, plan.mtu_bytes))
-                .map_err(|error| of_mtu(error, &device, plan.mtu_bytes))?;
-            if let Some(address) = end.address {
-                netlink.add_address(device.index, address, prefix_len(plan.family))?;
+            let device = find(&mut netlink, &end.name)?;
+            (netlink.set_up(device.index, mtu_bytes))
+                .map_err(|error| of_mtu(error, &device, mtu_bytes))?;
+            for net in end.addresses.iter().filter(|net| plan.has(net.addr())) {
+                netlink.add_address(device.index, net.addr(), net.prefix_len())?;
             }
             Ok(())
         })
@@ -136,17 +145,18 @@ fn of_mtu(error: io::Error, device: &DeviceState, wanted: Option<u32>) -> io::Er
 /// Wait for the carrier of a device.
 fn wait_for(
     plan: &TopologyPlan,
-    end: &End<'_>,
-    mac: &[u8],
+    namespace: &Namespace,
+    end: &DeviceSpec,
     on_machine: bool,
 ) -> Result<(), TopologyError> {
     let nap = nap(on_machine);
-    end.namespace
+    let link = if end.kind == DeviceKind::Veth { Link::Veth } else { plan.link };
+    namespace
         .inside(|| {
             let mut netlink = Netlink::open()?;
-            until(|| Ok(find(&mut netlink, mac)?.ready(plan.link)), nap, "no carrier")?;
-            match end.address.filter(|_| on_machine) {
-                Some(address) => until(|| netlink.is_local(address), nap, "no route"),
+            until(|| Ok(find(&mut netlink, &end.name)?.ready(link)), nap, "no carrier")?;
+            match end.address(plan.family).filter(|_| on_machine) {
+                Some(address) => until(|| netlink.is_local(address.addr()), nap, "no route"),
                 None => Ok(()),
             }
         })
@@ -154,40 +164,22 @@ fn wait_for(
 }
 
 fn add_neighbour(
-    end: &End<'_>,
-    mac: &[u8],
+    namespace: &Namespace,
+    end: &DeviceSpec,
     peer: IpAddr,
     peer_mac: [u8; 6],
 ) -> Result<(), TopologyError> {
-    end.namespace
+    namespace
         .inside(|| {
             let mut netlink = Netlink::open()?;
-            let device = find(&mut netlink, mac)?;
+            let device = find(&mut netlink, &end.name)?;
             netlink.add_neighbour(device.index, peer, peer_mac)
         })
         .doing(|| format!("add the neighbour entry of {}", end.name))
 }
 
-/// A locally administered MAC address, from the end's IP address or name.
-fn mac_of(end: &End<'_>) -> [u8; 6] {
-    match end.address {
-        Some(IpAddr::V4(v4)) => {
-            let [.., net, host] = v4.octets();
-            [0x02, 0x4e, 0x50, 4, net, host]
-        }
-        Some(IpAddr::V6(v6)) => {
-            let octets = v6.octets();
-            [0x02, 0x4e, 0x50, 6, octets[7], octets[15]]
-        }
-        None => {
-            let last = end.name.bytes().last().unwrap_or_default();
-            [0x02, 0x4e, 0x50, 0xb, 0, last]
-        }
-    }
-}
-
 /// Move a NIC from this namespace, where the kernel creates it, to its end.
-fn adopt(end: &End<'_>, nic: &Nic, nap: Duration) -> io::Result<()> {
+fn adopt(namespace: &Namespace, end: &DeviceSpec, nic: &Nic, nap: Duration) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     let mut found = None;
     until(
@@ -199,17 +191,9 @@ fn adopt(end: &End<'_>, nic: &Nic, nap: Duration) -> io::Result<()> {
         "it does not appear: is its driver loaded?",
     )?;
     match found {
-        Some(device) => netlink.move_device(device.index, end.name, end.namespace.as_fd()),
+        Some(device) => netlink.move_device(device.index, &end.name, namespace.as_fd()),
         None => Ok(()),
     }
-}
-
-fn find(netlink: &mut Netlink, mac: &[u8]) -> io::Result<DeviceState> {
-    netlink
-        .devices()?
-        .into_iter()
-        .find(|d| d.mac == mac)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the device is gone"))
 }
 
 /// The polling interval.

@@ -16,6 +16,7 @@ use super::within::Within;
 use crate::class::{Family, Link, Proto, words};
 use crate::hosts::{Side, time_of};
 use crate::recording::Arm;
+use crate::topology::TopologySpec;
 
 words! {
     /// How the packets of a block are sent.
@@ -165,20 +166,47 @@ pub fn idle(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
     idle
 }
 
-/// The parts of an arm's rules that evaluated no packet while others did: chains, and states of connections.
+/// The parts of an arm's rules that evaluated no packet while others did.
 fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<String, String> {
+    match Ruleset::from_arm(scene.arm) {
+        Some(Ruleset { nft: Nft::Text { rules, .. }, within }) => {
+            of_text(scene, &rules, &within, entered)
+        }
+        _ => BTreeMap::new(),
+    }
+}
+
+/// The same of the rules of an arm's topology, each with its namespace.
+pub fn idle_in_topology(
+    scene: &Scene<'_>,
+    topology: &TopologySpec,
+    entered: Option<&BTreeSet<&str>>,
+) -> BTreeMap<String, String> {
+    let with_rules = topology.namespaces.iter().filter(|namespace| !namespace.nft.is_empty());
+    with_rules
+        .flat_map(|namespace| {
+            let within = Within::Named(namespace.name.clone());
+            let idle = of_text(scene, &namespace.nft, &within, entered).into_iter();
+            idle.map(|(what, why)| (format!("{what} in {}", namespace.name), why))
+        })
+        .collect()
+}
+
+/// The parts of some rules that evaluated no packet: chains, and states of connections.
+fn of_text(
+    scene: &Scene<'_>,
+    rules: &str,
+    within: &Within,
+    entered: Option<&BTreeSet<&str>>,
+) -> BTreeMap<String, String> {
     let mut idle = BTreeMap::new();
-    let Some(Ruleset { nft: Nft::Text { rules, .. }, within }) = Ruleset::from_arm(scene.arm)
-    else {
-        return idle;
-    };
     if matches!(scene.arm.proto, Proto::Command | Proto::Work) {
         return idle;
     }
     let was_entered =
         |functions: &[&str]| entered.map(|all| functions.iter().any(|f| all.contains(f)));
     let passed = passed(scene, within);
-    for chain in chains::base_chains(&rules) {
+    for chain in chains::base_chains(rules) {
         let hook = chain.hook.parse::<Hook>().ok();
         let functions = chain.functions();
         let why = match was_entered(functions) {
@@ -187,7 +215,7 @@ fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
                 format!("no packet passes {}", chain.hook)
             }
             Some(true) => continue,
-            _ if chain.kind == "nat" => {
+            _ if chain.kind == "nat" && !scene.arm.is_on("new_flows") => {
                 "NAT rules are evaluated for a flow's first packet, which was sent before \
                                          the measurement; all packets are translated as they say"
                     .into()
@@ -198,8 +226,8 @@ fn of_rules(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
         idle.insert(format!("nft chain {}", chain.name), why);
     }
     // The kernel calls a flow established if it saw packets in both directions (nf_conntrack_in).
-    if scene.arm.proto == Proto::Udp && chains::has_word(&rules, "established") {
-        let why = "nothing answers UDP here, so the state of all its packets is new; use tcp, or raw (ping)";
+    if !scene.has_answers() && chains::has_word(rules, "established") {
+        let why = "nothing answers UDP here, so the state of all its packets is new; use --replies (replies), tcp, or raw (ping)";
         idle.insert("nft ct state established".into(), why.into());
     }
     idle
@@ -267,7 +295,7 @@ impl Scene<'_> {
     /// Whether the sender's end receives, or the receiver's sends: answers to echoes, and
     /// acknowledgements.
     fn has_answers(&self) -> bool {
-        self.arm.proto != Proto::Udp
+        self.arm.proto != Proto::Udp || self.arm.is_on("replies")
     }
 }
 
@@ -483,17 +511,16 @@ fn nft(scene: &Scene<'_>) -> Can {
     if hooks.is_empty() {
         return Err("it has no base chain, so no packet reaches it".into());
     }
-    let passed = passed(scene, ruleset.within);
+    let passed = passed(scene, &ruleset.within);
     if hooks.iter().any(|hook| passed.contains(hook)) {
         return Ok(());
     }
     let names: Vec<&str> = hooks.iter().map(|hook| hook.as_str()).collect();
-    let whose = match ruleset.within {
-        Within::Tx => "at the sender",
-        Within::Rx => "at the receiver",
-        Within::Both => "at either end",
-        Within::Router => "in the router",
-        Within::Bridge => "in the bridge",
+    let whose = match &ruleset.within {
+        Within::Tx => "at the sender".into(),
+        Within::Rx => "at the receiver".into(),
+        Within::Both => "at either end".into(),
+        Within::Named(name) => format!("in the {name}"),
     };
     Err(format!("no packet passes {} {whose}", names.join(" or ")))
 }
@@ -512,12 +539,14 @@ fn filters_only(scene: &Scene<'_>) -> bool {
 }
 
 /// The hooks that packets of an arm pass somewhere.
-fn passed(scene: &Scene<'_>, within: Within) -> BTreeSet<Hook> {
+fn passed(scene: &Scene<'_>, within: &Within) -> BTreeSet<Hook> {
     const OUT: [Hook; 2] = [Hook::Output, Hook::Postrouting];
     const IN: [Hook; 2] = [Hook::Prerouting, Hook::Input];
     let both_ways = scene.has_answers() || scene.arm.link == Link::Lo;
     let hooks: &[&[Hook]] = match within {
-        Within::Router | Within::Bridge => &[&[Hook::Prerouting, Hook::Forward, Hook::Postrouting]],
+        // A namespace of a topology of the user's may be any part of the path.
+        Within::Named(name) if !["router", "bridge"].contains(&name.as_str()) => &[Hook::ALL],
+        Within::Named(_) => &[&[Hook::Prerouting, Hook::Forward, Hook::Postrouting]],
         Within::Tx if !both_ways => &[&OUT],
         Within::Rx if !both_ways => &[&IN],
         Within::Tx | Within::Rx | Within::Both => &[&OUT, &IN],

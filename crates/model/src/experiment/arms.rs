@@ -8,6 +8,7 @@ use crate::bench::BenchArm;
 use crate::recording::Arm;
 
 const MODULE: &str = "module";
+const TOPOLOGY: &str = "topology";
 
 /// The kernel of an arm's guest, as the arm sets it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,20 @@ impl Experiment {
         let varied = vary.into_iter().flat_map(|vary| vary.texts_mut(MODULE));
         places.extend(varied.map(|text| (all.clone(), text)));
         places
+    }
+
+    /// Every level of the knob `topology`, which may name a file to be read.
+    pub fn topology_levels_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let (knobs, vary) = self.all_knobs_mut();
+        let fixed = knobs.into_iter().filter_map(|knobs| knobs.text_mut(TOPOLOGY));
+        fixed.chain(vary.into_iter().flat_map(|vary| vary.texts_mut(TOPOLOGY)))
+    }
+
+    /// Every file of a BPF program, with its program.
+    pub fn objects_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let (knobs, vary) = self.all_knobs_mut();
+        let fixed = knobs.into_iter().flat_map(Knobs::objects_mut);
+        fixed.chain(vary.into_iter().flat_map(Vary::objects_mut))
     }
 
     /// Whether there are arms beside the figures' own: where a figure shows them, or no figure exists, or they are

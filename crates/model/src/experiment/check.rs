@@ -51,6 +51,7 @@ impl Experiment {
             )
                 .into());
         }
+        self.check_topologies()?;
         self.check_places()?;
         self.check_settings()?;
         for (n, figure) in self.figures.iter().enumerate() {

@@ -254,7 +254,7 @@ fn worded(said: &str, line: &str) -> (String, Option<String>) {
 }
 
 /// The word that was probably meant.
-fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
+pub(super) fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
     let distance = |known: &str| strsim::damerau_levenshtein(word, known);
     let (distance, best) = known.map(|known| (distance(known), known)).min()?;
     // One letter of three may be wrong, and no more than two.

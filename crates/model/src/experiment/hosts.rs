@@ -411,9 +411,6 @@ impl Experiment {
                     .into(),
             ));
         }
-        if arm.level("offload_in") == Some("router") {
-            return Err(("offload_in", "two hosts have no router".into()));
-        }
         for key in ["buffer", "tx_buffer", "rx_buffer"] {
             if let Some(bytes) = arm.read::<u32>(key)
                 && !(1..=(1 << 28)).contains(&bytes)

@@ -100,6 +100,13 @@ fn said(key: &Key, level: &Level) -> String {
         ArmNaming::Word | ArmNaming::Rules => text.clone(),
         ArmNaming::As(name) => format!("{name}={text}"),
         ArmNaming::Below => format!("{}={text}", key.below),
+        ArmNaming::Dotted if key.knob().takes.is_of_objects() => {
+            let (file, program) = super::file_and_program(text);
+            let file = file.rsplit('/').next().unwrap_or(file);
+            let program = program.map_or_else(String::new, |program| format!(":{program}"));
+            let file = if file.is_empty() { "none" } else { file };
+            format!("{}={file}{program}", key.recorded())
+        }
         ArmNaming::Dotted => format!("{}={text}", key.recorded()),
         ArmNaming::OrOwn(name) => {
             let last = match key.knob().takes {
@@ -183,6 +190,12 @@ impl Knobs {
     /// Rules that are set, to be read from their file.
     pub(super) fn rules_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
         self.levels.values_mut().filter_map(rules_of)
+    }
+
+    /// Files of BPF programs that are set, each with its program.
+    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let set = self.levels.iter_mut().filter(|(key, _)| key.knob().takes.is_of_objects());
+        set.filter_map(|(_, level)| text_of(level))
     }
 
     /// A text that is set.
@@ -272,6 +285,13 @@ fn rules_of(level: &mut Level) -> Option<&mut Nft> {
     match level {
         Level::Rules(rules) => Some(rules),
         Level::Text(_) => None,
+    }
+}
+
+fn text_of(level: &mut Level) -> Option<&mut String> {
+    match level {
+        Level::Text(text) => Some(text),
+        Level::Rules(_) => None,
     }
 }
 
@@ -384,6 +404,11 @@ impl Vary {
 
     pub(super) fn rules_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
         self.levels.values_mut().flatten().filter_map(rules_of)
+    }
+
+    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let set = self.levels.iter_mut().filter(|(key, _)| key.knob().takes.is_of_objects());
+        set.flat_map(|(_, levels)| levels.iter_mut().filter_map(text_of))
     }
 
     pub(super) fn texts_mut(&mut self, key: &str) -> impl Iterator<Item = &mut String> {

@@ -220,7 +220,7 @@ impl Nft {
 }
 
 /// Whether rules have nft read other files (nft(8), "Include files").
-fn has_include(rules: &str) -> bool {
+pub(super) fn has_include(rules: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_-./".contains(c);
     rules.match_indices("include").any(|(at, word)| {
         let after = rules[at + word.len()..].trim_start();
@@ -240,7 +240,7 @@ impl Ruleset {
         match key {
             "nft.hook" => level == Hook::Output.as_str(),
             "nft.match" => level == Looks::Address.as_str(),
-            "nft_in" => level == Within::Tx.as_str(),
+            "nft_in" => level == Within::DEFAULT,
             _ => false,
         }
     }
@@ -269,7 +269,6 @@ impl Ruleset {
 
     /// Check that it fits the arm.
     pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
-        self.within.check("nft_in", arm)?;
         match &self.nft {
             Nft::NeverMatching(n) if n.looks == Looks::Port && arm.proto == Proto::Raw => {
                 Err("match = \"port\" is not supported by protocol raw, which has no ports".into())

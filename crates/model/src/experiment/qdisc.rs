@@ -34,18 +34,20 @@ pub(super) fn normal(text: &str) -> String {
 impl Qdisc {
     /// The qdisc of an arm, if it has one.
     pub fn from_arm(arm: &Arm) -> Option<Qdisc> {
-        let words: Vec<String> = (arm.knobs.get("qdisc")?)
-            .split(' ')
-            .filter(|word| !word.is_empty())
-            .map(String::from)
-            .collect();
+        let qdisc = Qdisc::from_words(arm.knobs.get("qdisc")?)?;
         let within = arm.knobs.get("qdisc_in").and_then(|w| w.parse().ok());
-        (!words.is_empty()).then_some(Qdisc { words, within: within.unwrap_or(Within::Tx) })
+        Some(Qdisc { within: within.unwrap_or(Within::Tx), ..qdisc })
     }
 
-    /// Check that it is a root qdisc, and that the arm has the place.
-    pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
-        self.within.check("qdisc_in", arm)?;
+    /// A qdisc by the arguments of `tc`; none without words.
+    pub fn from_words(text: &str) -> Option<Qdisc> {
+        let words = text.split(' ').filter(|word| !word.is_empty()).map(String::from);
+        let words: Vec<String> = words.collect();
+        (!words.is_empty()).then_some(Qdisc { words, within: Within::Tx })
+    }
+
+    /// Check that it is a root qdisc.
+    pub(super) fn check(&self) -> Result<(), String> {
         let characters: usize = self.words.iter().map(|w| w.chars().count() + 1).sum();
         if characters > MAX_CHARACTERS || self.words.len() > MAX_WORDS {
             return Err(format!(

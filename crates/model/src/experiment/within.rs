@@ -1,34 +1,49 @@
 //! Where in a topology rules and qdiscs are attached.
 
-use crate::class::words;
-use crate::recording::Arm;
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
 
-words! {
-    /// The hosts whose rules or egress qdisc are set.
-    Within, "place",
-    /// The host that sends.
-    Tx = "tx",
-    /// The host that receives.
-    Rx = "rx",
+use serde::{Deserialize, Serialize};
+
+/// The namespaces whose rules or egress qdisc are set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Within {
+    /// The one that sends.
+    Tx,
+    /// The one that receives.
+    Rx,
     /// Sender and receiver.
-    Both = "both",
-    /// The router between them.
-    Router = "router",
-    /// The bridge between them.
-    Bridge = "bridge",
+    Both,
+    /// One of the topology's namespaces, or one of its devices, by name.
+    Named(String),
 }
 
 impl Within {
-    /// Check that an arm has the place that the knob `key` names.
-    pub(super) fn check(self, key: &str, arm: &Arm) -> Result<(), String> {
-        let (needs, has) = match self {
-            Within::Router => ("forward", arm.forward),
-            Within::Bridge => ("bridge", arm.is_on("bridge")),
-            Within::Tx | Within::Rx | Within::Both => return Ok(()),
-        };
-        match has {
-            true => Ok(()),
-            false => Err(format!("{key} = \"{self}\" needs {needs} = \"on\"")),
-        }
+    /// The spelling of its default.
+    pub(super) const DEFAULT: &str = "tx";
+}
+
+impl fmt::Display for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Within::Tx => Self::DEFAULT,
+            Within::Rx => "rx",
+            Within::Both => "both",
+            Within::Named(name) => name,
+        })
+    }
+}
+
+impl FromStr for Within {
+    type Err = Infallible;
+
+    fn from_str(name: &str) -> Result<Within, Infallible> {
+        Ok(match name {
+            Self::DEFAULT => Within::Tx,
+            "rx" => Within::Rx,
+            "both" => Within::Both,
+            name => Within::Named(name.into()),
+        })
     }
 }

@@ -8,7 +8,16 @@ use super::error::Wrong;
 use super::setup::FileSize;
 use super::time::{Share, Time};
 use super::{Kind, Lab};
-use crate::class::{Family, Proto};
+use crate::class::{Family, Proto, words};
+
+words! {
+    /// The flows of packets.
+    Flows, "flows",
+    /// All packets belong to one.
+    Steady = "steady",
+    /// Each packet is the first of another one.
+    New = "new",
+}
 
 /// The source of a block's packets. Keys that its kind does not support are errors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +29,9 @@ pub struct Workload {
     pub packets: Option<u32>,
     /// Warm-up packets before the first block of an arm, not measured.
     pub warmup_packets: Option<u32>,
+    /// Whether packets belong to one flow, or each to a new one: the knob `new_flows` of all arms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Flows>,
     /// Maximum number of packets per second.
     pub rate: Option<u32>,
     /// The command and its arguments.

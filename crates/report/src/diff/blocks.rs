@@ -173,7 +173,9 @@ fn class(
     let are_spans = is_between(sides.before) && is_between(sides.after);
     let per = match (before.per, after.per) {
         _ if are_spans => "span",
-        (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
+        (Per::Packet(_), Per::Packet(_))
+        | (Per::Connection(_), Per::Connection(_))
+        | (Per::Run(_), Per::Run(_)) => before.per.word(),
         _ if sampled => SAMPLE,
         (Per::Second(_), Per::Second(_)) if before.sees_all => before.per.word(),
         _ => "call",

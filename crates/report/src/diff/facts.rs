@@ -107,7 +107,9 @@ impl Fact {
     }
 }
 
-const MACHINE: [Fact; 12] = [
+const MACHINE: [Fact; 14] = [
+    Fact::new(env::TOPOLOGY, "topology (own)", ""),
+    Fact::new(env::OBJECTS, "BPF objects", ""),
     Fact::new(env::CLOCK, "clock", "another instrument counted: the figures are not of one kind"),
     Fact::new(env::UNIT, UNIT, "another unit: the figures are not of one kind"),
     Fact::new(

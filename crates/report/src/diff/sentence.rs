@@ -67,6 +67,10 @@ pub fn words(class: Class) -> String {
         Direction::Echo => "echo",
         Direction::Ack => "ack",
         Direction::Drop => "drop",
+        Direction::Connect => "connect",
+        Direction::Accept => "accept",
+        Direction::Close => "close",
+        Direction::Reply => "reply",
         Direction::Run => "run",
         Direction::Other => "other",
     };

@@ -11,7 +11,6 @@ use netplumb_model::recording::{NodeId, Recording, env};
 use super::figure::figure;
 use super::places::{Costs, Places, rows};
 use crate::analysis::{ClassView, NO_LAYER, name_beside_unit, quantity, unit};
-use crate::asm;
 use crate::claims;
 use crate::conclusions;
 use crate::disks;
@@ -31,6 +30,7 @@ use crate::terminal::bottleneck;
 use crate::together::CrossQuantity;
 use crate::trace;
 use crate::trust::{footer, is_of_commands};
+use crate::{all_classes, asm};
 
 /// A longer symbol is not a function's name.
 const NAME_LETTERS: usize = 500;
@@ -57,7 +57,7 @@ pub fn report_page(
             .map_or_else(String::new, |e| printable(e.question.trim(), TEXT_LETTERS)),
         headline: conclusions::conclusions(recording, views, experiment)
             .into_iter()
-            .chain(headline(views))
+            .chain(headline(recording, views))
             .collect(),
         warnings: warnings(recording),
         unit: unit(recording),
@@ -151,9 +151,11 @@ pub(crate) fn titled(what: &str, recording: &Recording, experiment: Option<&Expe
     title
 }
 
-fn headline(views: &[ClassView<'_>]) -> Vec<String> {
+fn headline(recording: &Recording, views: &[ClassView<'_>]) -> Vec<String> {
     if views.len() <= MOST_SENTENCES {
-        return views.iter().map(sentence).collect();
+        let sums = all_classes::sums(recording, views);
+        let sums = sums.iter().map(|sum| format!("{}.", sum.sentence()));
+        return views.iter().map(sentence).chain(sums).collect();
     }
     let cost = |view: &&ClassView<'_>| view.total as f64 / view.packets.max(1) as f64;
     let by_cost = |a: &&ClassView<'_>, b: &&ClassView<'_>| cost(a).total_cmp(&cost(b));
@@ -293,7 +295,7 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
         packets: view.packets,
         count: match view.per {
             Per::Second(seconds) => Some(seconds),
-            Per::Packet(_) | Per::Run(_) => None,
+            Per::Packet(_) | Per::Connection(_) | Per::Run(_) => None,
         },
         contexts,
         layers: Some(layers::page(view)),
@@ -318,7 +320,7 @@ fn described(view: &ClassView<'_>) -> String {
         view.with_unit(view.total),
         contexts.join(" + "),
         match view.per {
-            Per::Packet(n) | Per::Run(n) => counted(n as usize, each),
+            Per::Packet(n) | Per::Connection(n) | Per::Run(n) => counted(n as usize, each),
             Per::Second(seconds) => format!("{seconds:.1} s"),
         }
     )

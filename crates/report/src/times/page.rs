@@ -115,7 +115,7 @@ pub fn page(
 fn page_class(class: &TimedClass<'_>, costs: PageClass) -> PageClass {
     let (columns, cells) = table::page(class);
     let (packets, count) = match class.per {
-        Per::Packet(n) | Per::Run(n) => (n, None),
+        Per::Packet(n) | Per::Connection(n) | Per::Run(n) => (n, None),
         Per::Second(seconds) => (0, Some(seconds)),
     };
     PageClass {

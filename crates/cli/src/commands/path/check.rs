@@ -123,6 +123,7 @@ fn in_host(args: &PathArgs) -> Clashes {
         ("--link", args.knobs.has("link").then_some(sends)),
         ("--forward", args.knobs.has("forward").then_some(sends)),
         ("--bridge", args.knobs.has("bridge").then_some(sends)),
+        ("--topology", args.knobs.has("topology").then_some(sends)),
         ("--queues", args.knobs.has("queues").then_some(sends)),
         ("--offload", args.knobs.has("offload").then_some(sends)),
         ("--size", args.knobs.has("size_bytes").then_some(sends)),

@@ -62,6 +62,7 @@ fn every_key_is_in_the_reference() {
         "spans",
         "trace",
         "nics",
+        "topology",
         "knobs",
         "vary",
         "arm",

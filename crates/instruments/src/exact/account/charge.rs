@@ -10,6 +10,16 @@ use super::super::frame::Tag;
 use super::super::scope::{Event, Scope, ScopeKind, resolve};
 use super::Accountant;
 
+/// The direction of a packet's work in a phase. What is forwarded remains that, whatever it is a part of.
+fn in_phase(phase: Option<Direction>, direction: Direction) -> Direction {
+    match direction {
+        Direction::Tx | Direction::Rx | Direction::Ack | Direction::Echo => {
+            phase.unwrap_or(direction)
+        }
+        _ => direction,
+    }
+}
+
 impl Accountant<'_> {
     /// The direction and context of a frame's code outside of scopes.
     fn owner(&self, tag: Tag) -> (Direction, Context) {
@@ -19,9 +29,10 @@ impl Accountant<'_> {
             _ if tag.wire => Direction::Other,
             _ if tag.completion => Direction::Tx,
             Context::Task => self.current.doing.unwrap_or(Direction::Other),
+            Context::OtherTask => tag.works_for.unwrap_or(Direction::Other),
             _ => Direction::Other,
         };
-        (direction, context)
+        (in_phase(self.phase, direction), context)
     }
 
     /// Samples were drawn in the frame at this depth, from 1.
@@ -156,10 +167,11 @@ impl Accountant<'_> {
     fn end_known(&mut self, scope: &Scope) -> Direction {
         let window = &mut self.window;
         let run = self.user.is_some();
+        let phase = self.phase;
         let sampling = self.sampler.is_some();
         resolve(scope, self.rules, &mut |direction, context, event, drawn| {
             let Some(window) = window else { return };
-            let direction = if run { Direction::Run } else { direction };
+            let direction = if run { Direction::Run } else { in_phase(phase, direction) };
             match drawn {
                 Some(drawn) => window.sample(direction, context, event.node, drawn),
                 None => {

@@ -173,7 +173,7 @@ impl Accountant<'_> {
         let role = self.role(symbol);
         let below = self.current.frames.last().copied();
         let task = if self.current.workload { Context::Task } else { Context::OtherTask };
-        let base = Tag { context: Some(task), in_packet: false, completion: false, wire: false };
+        let base = Tag { context: Some(task), ..Tag::default() };
         let mut tag = below.map_or(base, |f| f.tag);
         let mut parent = match below {
             Some(below) => Some(below.node),
@@ -185,19 +185,14 @@ impl Accountant<'_> {
         if role.interrupt && matches!(why, Why::Entered { .. }) {
             opens_scope = true;
             parent = None;
-            tag = Tag {
-                context: Some(Context::Hardirq),
-                in_packet: false,
-                completion: false,
-                wire: false,
-            };
+            tag = Tag { context: Some(Context::Hardirq), ..Tag::default() };
             self.current.scopes.push(Scope { of: ScopeKind::Interrupt, ..Scope::default() });
         } else if matches!(why, Why::Entered { .. }) {
             // A fault within the kernel stays what it interrupted, a child of it.
         } else if role.softirq && below.is_none_or(|f| f.tag.context.is_some()) {
             opens_scope = true;
             parent = None;
-            tag = Tag { context: None, in_packet: false, completion: false, wire: false };
+            tag = Tag::default();
             self.current.scopes.push(Scope::default());
         } else if role.threaded_interrupt && self.current.scopes.is_empty() {
             // It stays the thread's time, of the packet whose softirq it raises.
@@ -225,6 +220,7 @@ impl Accountant<'_> {
         }
         tag.completion |= role.completion;
         tag.wire |= role.wire;
+        tag.works_for = tag.works_for.or(role.works_for);
         let node = self.node(parent, symbol, why == Why::Jumped);
         let mut window = 0;
         if let Some(open) = &mut self.window {

@@ -1,5 +1,8 @@
 //! Softirqs and interrupts: to which packet their work is charged.
 
+use netplumb_model::class::Direction;
+
+use super::super::Mark;
 use super::machine::{Machine, symbols};
 use super::{costs, in_window, sending};
 
@@ -392,4 +395,39 @@ fn interrupt_between_packets() {
             "rx hardirq, asm_common_interrupt, 1, 5",
         ],
     );
+}
+
+/// Check that marked system calls and packets belong to the phase that they are in, that forwarding remains that, and that
+/// packets are packets again after it.
+#[test]
+fn phases_of_a_connection() {
+    let call = |m: &mut Machine<'_>, packets: &[&str]| {
+        m.mark(Mark::TxBegin);
+        m.jump("entry_SYSCALL_64", 0, 4);
+        m.call("entry_SYSCALL_64", 16, 1, 0xf00);
+        softirqs(m, |m| {
+            napi(m, |m| {
+                for name in packets {
+                    packet(m, &[name]);
+                }
+            });
+        });
+        m.jump("entry_SYSCALL_64", 20, 3);
+        m.user();
+        m.mark(Mark::TxEnd);
+    };
+    let symbols = symbols();
+    let (machine, window) = in_window(&symbols, |m| {
+        m.mark(Mark::Phase(Some(Direction::Connect)));
+        call(m, &["ip_forward", "tcp_ack"]);
+        m.mark(Mark::Phase(None));
+        call(m, &["tcp_ack"]);
+    });
+    let lines = machine.cost_lines(&window);
+    let of = |begins: &str| lines.iter().filter(|line| line.starts_with(begins)).count();
+    assert!(of("connect task") > 0 && of("connect softirq:NET_RX") > 0, "{lines:?}");
+    assert!(of("forward softirq:NET_RX") > 0, "{lines:?}");
+    assert!(of("tx task") > 0 && of("ack softirq:NET_RX") > 0, "{lines:?}");
+    let forwarded = lines.iter().filter(|line| line.contains("ip_forward"));
+    assert!(forwarded.clone().count() > 0 && forwarded.clone().all(|l| l.starts_with("forward")));
 }

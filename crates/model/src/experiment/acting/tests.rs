@@ -251,18 +251,23 @@ fn every_knob_is_judged() {
         "module",
         "module_options",
         "napi_in",
+        "new_flows",
         "per_transfer",
+        "replies",
         "rings_in",
         "rps_cpus",
         "rx_fault",
         "seed",
         "sender",
         "steering_in",
+        "tc",
         "threaded",
+        "topology",
         "wire_delay",
         "wire_jitter",
         "wire_loss",
         "wire_rate",
+        "xdp",
     ];
     for knob in KNOBS {
         let of_packets = knob.workloads.contains(&Kind::Packets);

@@ -1,18 +1,22 @@
 //! The constraints on arms and their settings.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use super::super::error::Mistake;
+use super::super::error::{Mistake, near};
+use super::super::within::Within;
 use super::super::{
-    DiskPlan, Experiment, FromDevice, Kind, Knob, Knobs, Lab, MAX_ARMS, NamedArm, Qdisc, Recorded,
-    Ruleset, Vary, device,
+    DiskPlan, Experiment, FromDevice, Kind, Knob, Knobs, Lab, MAX_ARMS, NamedArm, ProgramFile,
+    Qdisc, Recorded, Ruleset, Vary, device,
 };
 use crate::class::{Family, Link, Proto};
 use crate::recording::Arm;
 use crate::timing::{INSTRUCTIONS, SAMPLED};
+use crate::topology::{self, ArmTopology, TopologySpec};
 
 /// Frames are set up for each of their blocks.
 const MAX_ARMS_OF_FRAMES: usize = 1_000;
+/// The ports that new flows have (crates/workload/src/packets/flows.rs).
+const MAX_NEW_FLOWS: u64 = 20_000;
 /// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
 const MAX_SIZE_BYTES: u32 = 65_507;
 
@@ -46,9 +50,6 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     if arm.link == Link::Any {
         return Err(("link", "link any is only for traffic in lab host".into()));
     }
-    if arm.forward && arm.link == Link::Lo {
-        return Err(("forward", "forward is not supported by link lo; use veth".into()));
-    }
     let least = match arm.family {
         Family::V4 => MIN_MTU_BYTES,
         Family::V6 => MIN_MTU_V6_BYTES,
@@ -64,14 +65,31 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
             ),
         ));
     }
-    if arm.knobs.contains_key("bridge") && arm.link == Link::Lo {
-        return Err(("bridge", "bridge is not supported by link lo; use veth".into()));
+    let middles = [("forward", arm.forward), ("bridge", arm.is_on("bridge"))];
+    for (key, _) in middles.iter().filter(|(_, is_on)| *is_on) {
+        if arm.link == Link::Lo {
+            return Err((key, format!("{key} is not supported by link lo; use veth")));
+        }
+        if let Some(topology) = arm.knobs.get("topology") {
+            let why = format!(
+                "{key} and topology can't be used together: {key} is the topology of that name, not {topology}"
+            );
+            return Err((key, why));
+        }
     }
-    if arm.forward && arm.knobs.get("bridge").is_some_and(|on| on == "on") {
+    if middles.iter().all(|(_, is_on)| *is_on) {
         return Err(("bridge", "bridge and forward can't be used together".into()));
     }
     if arm.knobs.contains_key("queues") && arm.link != Link::Veth {
         return Err(("queues", format!("queues is not supported by link {}; use veth", arm.link)));
+    }
+    if arm.is_on("replies") && arm.proto != Proto::Udp {
+        let why = format!("replies is for protocol udp; {} has answers of its own", arm.proto);
+        return Err(("replies", why));
+    }
+    let of_device = FromDevice::from_arm(arm).is_some();
+    if let Some(key) = ["new_flows", "replies"].iter().find(|key| of_device && arm.is_on(key)) {
+        return Err((key, format!("{key} needs packets of a socket: leave sender out")));
     }
     match FromDevice::from_arm(arm) {
         Some(frames) => frames.check(arm)?,
@@ -81,12 +99,48 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
         ruleset.check(arm).map_err(|why| ("nft", why))?;
     }
     if let Some(qdisc) = Qdisc::from_arm(arm) {
-        qdisc.check(arm).map_err(|why| ("qdisc", why))?;
+        qdisc.check().map_err(|why| ("qdisc", why))?;
     }
     if let Some(disk) = DiskPlan::from_arm(arm) {
         disk.check()?;
     }
     Ok(())
+}
+
+/// Check that a topology has the place that the knob `key` names.
+fn check_place(place: &Within, key: &'static str, spec: &TopologySpec) -> Result<(), Mistake> {
+    let Within::Named(name) = place else {
+        return Ok(());
+    };
+    let names = || spec.namespaces.iter().map(|namespace| namespace.name.as_str());
+    let devices = spec.devices.iter().map(|device| device.name.as_str());
+    let is_device = key == "qdisc_in" && devices.clone().any(|device| device == name);
+    if is_device || names().any(|known| known == name) {
+        return Ok(());
+    }
+    let known: BTreeSet<&str> = ["tx", "rx", "both"].into_iter().chain(names()).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let (what, hint) = match name.as_str() {
+        "router" => ("forward", None),
+        "bridge" => ("bridge", None),
+        _ => ("", near(name, known.iter().copied().chain(["router", "bridge"]))),
+    };
+    let needs = match what {
+        "" => String::new(),
+        what => format!("; --{what} ({what} = \"on\") puts a {name} in between"),
+    };
+    Err(Mistake {
+        hint,
+        ..(
+            key,
+            format!(
+                "{key} = \"{name}\": topology {} has no such namespace; expected one of {}{needs}",
+                spec.name,
+                known.join(", ")
+            ),
+        )
+            .into()
+    })
 }
 
 impl Experiment {
@@ -104,9 +158,35 @@ impl Experiment {
             let why = format!("too many arms ({}); expected at most {MAX_ARMS}", arms.len());
             return Err(("vary", why).into());
         }
+        let is_exact = (self.instruments.iter().flatten())
+            .all(|name| [INSTRUCTIONS.instrument, SAMPLED.instrument].contains(&name.as_str()));
+        let of_flows = ["new_flows", "replies"];
+        let flows = arms.iter().find_map(|a| of_flows.into_iter().find(|key| a.is_on(key)));
+        if let Some(key) = flows.filter(|_| !is_exact) {
+            let why = format!("{key} is supported by instruments `exact` and `samples` alone");
+            return Err((key, why).into());
+        }
+        let blocks = u64::from(self.block_count());
+        let all =
+            u64::from(self.workload.warmup_packets()) + u64::from(self.workload.packets()) * blocks;
+        if let Some(key) = flows.filter(|key| *key == "new_flows") {
+            if self.long().is_some() {
+                return Err(
+                    (key, "new_flows is not supported by runs with a duration".into()).into()
+                );
+            }
+            if all > MAX_NEW_FLOWS {
+                let why = format!(
+                    "new_flows: {all} packets, warm-up and blocks together, have more than {MAX_NEW_FLOWS} flows, after \
+                     which ports would be used again; use fewer packets or blocks"
+                );
+                return Err((key, why).into());
+            }
+        }
         for arm in &arms {
             self.check_queues(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
             check_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
+            self.check_topology(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
             self.check_host_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
             if self.lab == Lab::Netns && arm.link.has_nics() {
                 let why = format!(
@@ -164,13 +244,47 @@ impl Experiment {
         Ok(())
     }
 
+    /// Check that an arm has its topology, and this the places that settings name.
+    fn check_topology(&self, arm: &Arm) -> Result<(), Mistake> {
+        // A file that was not read yet: the experiment is only looked at.
+        if arm.knobs.get("topology").is_some_and(|level| topology::is_file(level)) {
+            return Ok(());
+        }
+        let topology = ArmTopology::from_arm(arm, &self.topologies);
+        let topology = topology.map_err(|why| ("topology", why))?;
+        topology.check(arm).map_err(|why| ("topology", why))?;
+        let spec = &topology.spec;
+        for program in ProgramFile::all_of(arm) {
+            let key = program.hook.as_str();
+            program.check().map_err(|why| (key, why))?;
+            let is_lo = arm.link == Link::Lo && program.device == "lo";
+            if spec.device(program.device).is_none() && !is_lo {
+                let known: Vec<&str> = spec.devices.iter().map(|d| d.name.as_str()).collect();
+                return Err(Mistake::unknown(
+                    key,
+                    "device of the topology",
+                    program.device,
+                    &known,
+                ));
+            }
+        }
+        if let Some(ruleset) = Ruleset::from_arm(arm) {
+            check_place(&ruleset.within, "nft_in", spec)?;
+        }
+        if let Some(qdisc) = Qdisc::from_arm(arm) {
+            check_place(&qdisc.within, "qdisc_in", spec)?;
+        }
+        Ok(())
+    }
+
     /// The mistake in an arm, located in its `[[arm]]` if that sets the knob.
-    fn of_arm(&self, arm: &Arm, wrong: (&'static str, String)) -> Mistake {
-        let sets = |named: &NamedArm| named.knobs.set_ones().any(|knob| knob.key == wrong.0);
+    fn of_arm(&self, arm: &Arm, wrong: impl Into<Mistake>) -> Mistake {
+        let wrong = wrong.into();
+        let sets = |named: &NamedArm| named.knobs.set_ones().any(|knob| knob.key == wrong.key);
         let of = |named: &NamedArm| named.name == arm.name && sets(named);
         match self.arms.iter().position(of) {
-            Some(n) => Mistake::within("arm", n)(wrong.into()),
-            None => wrong.into(),
+            Some(n) => Mistake::within("arm", n)(wrong),
+            None => wrong,
         }
     }
 

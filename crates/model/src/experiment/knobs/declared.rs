@@ -12,7 +12,6 @@ mod wire;
 use super::super::nic::Ends;
 use super::super::{Kind, Lab};
 use super::level::Takes;
-use crate::experiment::within::Within;
 
 /// A setting that an experiment can fix or vary.
 #[derive(Debug, Clone, Copy)]
@@ -166,9 +165,23 @@ const STRING: Takes = Takes::Text { what: "string", parse: |text| Ok(text.to_str
 /// The protocols of packets; a command has a workload of its own.
 const PROTOCOLS: &[&str] = &["raw", "udp", "tcp"];
 
-const fn within(what: &'static str) -> Takes {
-    Takes::Word { what, words: Within::WORDS }
-}
+/// A namespace of the topology, which may be the user's.
+const NAMESPACE: Takes = Takes::Text {
+    what: "namespace",
+    parse: |text| match text.is_empty() || text.contains(char::is_whitespace) {
+        true => Err(format!("invalid namespace `{text}`; expected like tx, rx, both or router")),
+        false => Ok(text.into()),
+    },
+};
+
+/// A preset, or a file with a topology.
+const TOPOLOGY: Takes = Takes::Text {
+    what: "topology",
+    parse: |text| match text.is_empty() {
+        true => Err("empty topology; expected like vxlan, container:in or office.toml".into()),
+        false => Ok(text.into()),
+    },
+};
 
 /// The ends that have a setting, if that is set.
 const fn ends(key: &'static str, flag: &'static str, turn: u8, help: &'static str) -> Knob {

@@ -171,6 +171,7 @@ impl<'de> Visitor<'de> for ReadKnob {
             Takes::Settings => {
                 write!(f, "a table, like {} = {{ \"net.core.rmem_max\" = \"1\" }}", knob.key)
             }
+            Takes::Objects => write!(f, "a table, like {} = {{ rx0 = \"drop.o\" }}", knob.key),
             Takes::Numbers { words, .. } => {
                 let name = words.first().unwrap_or(&"rx");
                 write!(f, "a table, like {} = {{ {name} = 100 }}", knob.key)

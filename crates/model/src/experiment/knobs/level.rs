@@ -100,6 +100,8 @@ pub enum Takes {
     },
     /// A table of sysctls, by name.
     Settings,
+    /// A table of BPF programs, by device: `FILE[:PROGRAM]`; empty for none.
+    Objects,
 }
 
 /// The value of a knob.
@@ -124,7 +126,15 @@ impl Level {
 impl Takes {
     /// Whether it is a table, whose keys are a part of the knob's.
     pub fn is_table(self) -> bool {
-        matches!(self, Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings)
+        matches!(
+            self,
+            Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings | Takes::Objects
+        )
+    }
+
+    /// Whether it is a table of BPF programs.
+    pub(super) fn is_of_objects(self) -> bool {
+        matches!(self, Takes::Objects)
     }
 
     /// What a name in a table takes.
@@ -156,7 +166,9 @@ impl Takes {
             Takes::Files => "file, or list of files",
             Takes::Modules => "module, or list of modules",
             Takes::Rules => "rules",
-            Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings => "table",
+            Takes::Switches { .. } | Takes::Numbers { .. } | Takes::Settings | Takes::Objects => {
+                "table"
+            }
         }
     }
 
@@ -198,7 +210,7 @@ impl Takes {
                 }
                 None => text.to_string(),
             },
-            Takes::Settings | Takes::Files => text.to_string(),
+            Takes::Settings | Takes::Objects | Takes::Files => text.to_string(),
         };
         Ok(Level::Text(text))
     }
@@ -308,6 +320,7 @@ impl<'de> serde::de::Visitor<'de> for ReadLevel {
             Takes::Modules => "a name, or a list of names",
             Takes::Rules => "rules",
             Takes::Settings => "a string, like \"1\"",
+            Takes::Objects => "a file, like \"drop.o\" or \"drop.o:xdp\"",
         })
     }
 

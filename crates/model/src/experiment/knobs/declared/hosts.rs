@@ -2,10 +2,10 @@
 
 use super::super::level::Takes;
 use super::{
-    ArmNaming, Default, Flag, Knob, NETNS, OF_HOSTS, OWN, Recorded, STREAM_AND_WEB, SWITCH, VM,
-    WEB, within,
+    ArmNaming, Default, Flag, Knob, NETNS, OF_HOSTS, OWN, Recorded, STREAM_AND_WEB, SWITCH, VM, WEB,
 };
 use crate::class::Link;
+use crate::experiment::Ends;
 use crate::hosts;
 use crate::web::PageCache;
 
@@ -49,7 +49,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "offload_in",
         flag: Flag::List("offload-in"),
-        takes: within("host"),
+        takes: Takes::Word { what: "host", words: Ends::WORDS },
         default: Default::Level("both"),
         said: ArmNaming::As("offload_in"),
         recorded: Recorded::IfSetWith("offload"),

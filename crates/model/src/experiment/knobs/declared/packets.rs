@@ -4,8 +4,9 @@ use super::super::super::qdisc;
 use super::super::Offload;
 use super::super::level::Takes;
 use super::{
-    ALL, ArmNaming, BETWEEN, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, LINKS_AND_WORK, PACKETS,
-    PACKETS_AND_HOSTS, PROTOCOLS, Recorded, STRING, SWITCH, VM, within,
+    ALL, ArmNaming, BETWEEN, Default, Flag, Knob, LINKS, LINKS_AND_FRAMES, LINKS_AND_WORK,
+    NAMESPACE, PACKETS, PACKETS_AND_HOSTS, PROTOCOLS, Recorded, SINGLE, STRING, SWITCH, TOPOLOGY,
+    VM,
 };
 use crate::arch::Arch;
 use crate::class::{Family, Link};
@@ -67,6 +68,19 @@ pub(super) const KNOBS: &[Knob] = &[
         ..SWITCH
     },
     Knob {
+        key: "topology",
+        flag: Flag::List("topology"),
+        takes: TOPOLOGY,
+        default: Default::Described(
+            "`direct`; with `forward` or `bridge`, the preset of that name",
+        ),
+        workloads: BETWEEN,
+        said: ArmNaming::As("topology"),
+        turn: 101,
+        help: "namespaces and devices between sender and receiver: a preset (see `plumb topology list`), a way of it, like `container:in`, or a file; `link` is what its links are made of",
+        ..SWITCH
+    },
+    Knob {
         key: "queues",
         flag: Flag::List("queues"),
         takes: Takes::Number { least: 1, most: 64 },
@@ -75,6 +89,26 @@ pub(super) const KNOBS: &[Knob] = &[
         said: ArmNaming::As("queues"),
         turn: 17,
         help: "number of queues per veth device, 1 to 64",
+        ..SWITCH
+    },
+    Knob {
+        key: "new_flows",
+        flag: Flag::Switch("new-flows"),
+        labs: VM,
+        workloads: SINGLE,
+        said: ArmNaming::As("new_flows"),
+        turn: 102,
+        help: "each packet is the first of a flow of its own: of another port or, for `raw`, another identifier; for `tcp`, a connection that is made, used once and closed",
+        ..SWITCH
+    },
+    Knob {
+        key: "replies",
+        flag: Flag::Switch("replies"),
+        labs: VM,
+        workloads: SINGLE,
+        said: ArmNaming::As("replies"),
+        turn: 103,
+        help: "the receiver answers each datagram, so that connection tracking sees both directions; for `udp`",
         ..SWITCH
     },
     Knob {
@@ -179,13 +213,13 @@ pub(super) const KNOBS: &[Knob] = &[
     },
     Knob {
         key: "nft_in",
-        takes: within("namespace"),
+        takes: NAMESPACE,
         default: Default::Level("tx"),
         workloads: PACKETS,
         said: ArmNaming::As("nft_in"),
         recorded: Recorded::With("nft"),
         turn: 22,
-        help: "namespace with the rules: `tx` (the sender), `rx`, `both`, `router` or `bridge`",
+        help: "namespace with the rules: `tx` (the sender), `rx`, `both`, or one of the topology, like `router`",
         ..SWITCH
     },
     Knob {
@@ -202,13 +236,37 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         key: "qdisc_in",
         flag: Flag::List("qdisc-in"),
-        takes: within("namespace"),
+        takes: NAMESPACE,
         default: Default::Level("tx"),
         workloads: PACKETS,
         said: ArmNaming::As("qdisc_in"),
         recorded: Recorded::IfSetWith("qdisc"),
         turn: 24,
-        help: "namespace with the qdisc, on egress: `tx` (the sender), `rx`, `both`, `router` or `bridge` (towards the receiver)",
+        help: "namespace with the qdisc, on egress: `tx` (the sender), `rx`, `both`, or one of the topology, like `router` (towards the receiver); or a device of the topology",
+        ..SWITCH
+    },
+    Knob {
+        key: "xdp",
+        flag: Flag::Pairs("xdp"),
+        takes: Takes::Objects,
+        default: Default::Described("none"),
+        labs: VM,
+        workloads: SINGLE,
+        said: ArmNaming::Dotted,
+        turn: 104,
+        help: "XDP programs by device of the topology, like `rx0 = \"drop.o\"`; `FILE:PROGRAM` selects one of the object by its section or name; by the driver if it can",
+        ..SWITCH
+    },
+    Knob {
+        key: "tc",
+        flag: Flag::Pairs("tc"),
+        takes: Takes::Objects,
+        default: Default::Described("none"),
+        labs: VM,
+        workloads: SINGLE,
+        said: ArmNaming::Dotted,
+        turn: 105,
+        help: "BPF programs of clsact by device of the topology, at ingress, or with `:egress` after the device at egress; otherwise as `xdp`",
         ..SWITCH
     },
     Knob {
