@@ -260,6 +260,13 @@ fn of_topology(error: TopologyError) -> Refused {
     let mut requests = requested::in_vain();
     // Whoever mounts bpffs has the kernel ask for a module that is of no use here (kernel/bpf/inode.c).
     requests.retain(|request| !request.starts_with("bpf_preload"));
+    // The kernel requests an expression for one family, and then for all (__nft_expr_type_get in
+    // net/netfilter/nf_tables_api.c).
+    requests.retain(|request| {
+        let expression = request.strip_prefix("nft-expr-");
+        !expression.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    requests.dedup();
     match requests {
         requests if requests.is_empty() => refused,
         requests => Refused {

@@ -129,7 +129,7 @@ fn check_all(work: &Work<'_>) -> Result<(), CannotHere> {
     if let Some(why) = refusal(work, effective()) {
         return Err(CannotHere(why));
     }
-    // In a user namespace root has every capability, but BPF and perf check those of the initial namespace.
+    // Root of a user namespace has every capability in it, but BPF and perf want capabilities in the initial namespace.
     let ids = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     match is_initial(&ids) {
         true => Ok(()),

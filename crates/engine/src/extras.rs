@@ -110,7 +110,7 @@ pub(crate) fn requested(
 }
 
 /// The directories, below which are modules that rules and devices use: net/netfilter, net/ipv4/netfilter,
-/// net/bridge/netfilter and so on, and those of virtual devices.
+/// net/bridge/netfilter and so on, and the directories of virtual devices.
 const REQUESTED: &[&str] = &[
     "netfilter/",
     "drivers/net/bonding",

@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(rules.role("tcp_data_queue").reaches, 0);
     }
 
-    /// Check that workers of the kernel that send and receive packets are told from others.
+    /// Check which workers of the kernel send packets, which receive them, and which do neither.
     #[test]
     fn workers() {
         let rules = PathRules::built_in();

@@ -75,7 +75,9 @@ pub use shares::{PublishedShare, Shares};
 pub use time::{Share, Time};
 pub use trace::Trace;
 pub use within::Within;
-pub use workload::{Blocks, Filter, Flows, Functions, Nics, PACKETS, Probes, Workload};
+pub use workload::{
+    Blocks, Filter, Flows, Functions, MAX_NEW_FLOWS, Nics, PACKETS, Probes, Workload,
+};
 
 use crate::calls::TIMED;
 use crate::class::words;
@@ -194,7 +196,7 @@ pub struct Experiment {
     /// Interfaces of this machine to send frames over.
     #[serde(default)]
     pub nics: Option<Nics>,
-    /// Topologies that arms may name. With any, the first one is that of arms that name none.
+    /// Topologies that arms may name. An arm that names none has the first of them, if there are any.
     #[serde(default, rename = "topology", skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "topologies::one_or_several")]
     pub topologies: Vec<TopologySpec>,

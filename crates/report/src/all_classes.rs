@@ -40,8 +40,8 @@ struct Part {
     per_packet: f64,
 }
 
-/// The sums of the arms of which all classes are here, if there are several. Counts alone add up
-/// exactly, and a function's subtree is no whole.
+/// The sums of the arms that have several classes, all of them in `classes`. There are none for times, which don't add up
+/// exactly, nor for a function's subtree.
 pub(crate) fn sums(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<ArmSum> {
     let arms: BTreeSet<usize> = classes.iter().map(|class| class.arm).collect();
     arms.into_iter().filter_map(|arm| sum(recording, classes, arm)).collect()

@@ -63,7 +63,7 @@ pub(crate) fn read(experiment: &mut Experiment, names: Names<'_>) -> anyhow::Res
 /// # Errors
 /// There is no such file, or it is no object.
 pub(crate) fn find_objects(experiment: &mut Experiment, names: Names<'_>) -> anyhow::Result<()> {
-    for level in experiment.objects_mut().filter(|level| !level.is_empty()) {
+    for (key, level) in experiment.objects_mut().filter(|(_, level)| !level.is_empty()) {
         let (file, program) = file_and_program(level);
         let cant = || format!("{file}: can't read the BPF object");
         let path = match names {
@@ -74,14 +74,14 @@ pub(crate) fn find_objects(experiment: &mut Experiment, names: Names<'_>) -> any
                     let why = format!(
                         "invalid object `{file}`; expected a file below the experiment's directory"
                     );
-                    WrongKey::usage("xdp", why)
+                    WrongKey::usage(key, why)
                 })?
             }
         };
         let object = files::read(&path, MAX_OBJECT_BYTES, "a BPF object")?;
         if !object.starts_with(b"\x7fELF") {
             let why = format!("{}: not an ELF object, as clang -target bpf makes", path.display());
-            return Err(WrongKey::usage("xdp", why).into());
+            return Err(WrongKey::usage(key, why).into());
         }
         let program = program.map_or_else(String::new, |program| format!(":{program}"));
         *level = format!("{}{program}", path.display());

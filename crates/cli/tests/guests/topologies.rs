@@ -180,6 +180,36 @@ fn files() {
     refused.code(1).says(&["Interface does not exist", "the namespace has lo", "up0", "office0"]);
 }
 
+/// Check that a flowtable's packets are forwarded ones, too: forwarding costs less by it, as does all together, and the ends
+/// cost what they did.
+#[test]
+fn a_flowtable() {
+    if !crate::common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let chain = "chain c { type filter hook forward priority 0; ct state established accept; }";
+    place.write("slow.nft", format!("table inet t {{\n{chain}\n}}\n"));
+    let fast = chain.replace("established", "established flow add @f");
+    let table = "flowtable f { hook ingress priority 0; devices = { r0, r1 }; }";
+    place.write("fast.nft", format!("table inet t {{\n{table}\n{fast}\n}}\n"));
+    place.write(
+        "x.toml",
+        "name = \"x\"\nknobs = { proto = \"tcp\", forward = true, nft_in = \"router\" }\n\
+         vary.nft = [{ file = \"slow.nft\" }, { file = \"fast.nft\" }]\n",
+    );
+    let recording = run(&place, "run x.toml");
+    let of = |name: &str| costs(&recording, &format!("nft={name}.nft"));
+    let (slow, fast) = (of("slow"), of("fast"));
+    let ratio = |of: Direction| each(fast[&of]) / each(slow[&of]);
+    assert!(ratio(Direction::Forward) < 0.5, "{slow:?} {fast:?}");
+    for end in [Direction::Tx, Direction::Rx, Direction::Ack] {
+        assert!((ratio(end) - 1.0).abs() < 0.05, "{end}: {slow:?} {fast:?}");
+    }
+    let all = |of: &BTreeMap<Direction, (u64, u64)>| of.values().map(|(t, _)| *t).sum::<u64>();
+    assert!(all(&fast) * 10 < all(&slow) * 9, "{slow:?} {fast:?}");
+}
+
 const PROGRAMS: &str = r#"
 #include <linux/bpf.h>
 #define SEC(name) __attribute__((section(name), used))

@@ -89,8 +89,8 @@ impl Experiment {
         fixed.chain(vary.into_iter().flat_map(|vary| vary.texts_mut(TOPOLOGY)))
     }
 
-    /// Every file of a BPF program, with its program.
-    pub fn objects_mut(&mut self) -> impl Iterator<Item = &mut String> {
+    /// Every file of a BPF program with its program, and the knob that names it.
+    pub fn objects_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut String)> {
         let (knobs, vary) = self.all_knobs_mut();
         let fixed = knobs.into_iter().flat_map(Knobs::objects_mut);
         fixed.chain(vary.into_iter().flat_map(Vary::objects_mut))

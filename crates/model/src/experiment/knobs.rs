@@ -192,10 +192,10 @@ impl Knobs {
         self.levels.values_mut().filter_map(rules_of)
     }
 
-    /// Files of BPF programs that are set, each with its program.
-    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = &mut String> {
+    /// Files of BPF programs that are set, each with its program, and the knob.
+    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut String)> {
         let set = self.levels.iter_mut().filter(|(key, _)| key.knob().takes.is_of_objects());
-        set.filter_map(|(_, level)| text_of(level))
+        set.filter_map(|(key, level)| Some((key.knob().key, text_of(level)?)))
     }
 
     /// A text that is set.
@@ -406,9 +406,12 @@ impl Vary {
         self.levels.values_mut().flatten().filter_map(rules_of)
     }
 
-    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = &mut String> {
+    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut String)> {
         let set = self.levels.iter_mut().filter(|(key, _)| key.knob().takes.is_of_objects());
-        set.flat_map(|(_, levels)| levels.iter_mut().filter_map(text_of))
+        set.flat_map(|(key, levels)| {
+            let texts = levels.iter_mut().filter_map(text_of);
+            texts.map(|text| (key.knob().key, text))
+        })
     }
 
     pub(super) fn texts_mut(&mut self, key: &str) -> impl Iterator<Item = &mut String> {

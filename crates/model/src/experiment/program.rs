@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::experiment::Experiment;
 
-    /// Check that files, sections and names are told apart.
+    /// Check that a level is divided into its file and its section or name.
     #[test]
     fn levels() {
         for (level, wanted) in [

@@ -19,6 +19,9 @@ words! {
     New = "new",
 }
 
+/// Most flows of a run: each has a port of its own.
+pub const MAX_NEW_FLOWS: u16 = 20_000;
+
 /// The source of a block's packets. Keys that its kind does not support are errors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

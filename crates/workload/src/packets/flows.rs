@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use netplumb_model::class::Proto;
+use netplumb_model::experiment::MAX_NEW_FLOWS;
 use netplumb_sys::netns::inside;
 use socket2::SockAddr;
 
@@ -14,9 +15,8 @@ use crate::mark::{self, mark};
 
 use super::{NAP, Traffic, wait_readable};
 
-/// The ports of flows, one after the other. More flows are refused (crates/model/src/experiment/check/arms.rs).
+/// The first port of flows, which have `MAX_NEW_FLOWS`, one after the other.
 const FIRST_PORT: u16 = 41_000;
-const PORTS: u16 = 20_000;
 /// Polls of a link that delivers by interrupt, for the last segments of a connection.
 const LAST_NAPS: u32 = 5;
 
@@ -47,7 +47,7 @@ impl NewFlows {
     }
 
     fn next_port(&mut self) -> u16 {
-        self.number = (self.number + 1) % PORTS;
+        self.number = (self.number + 1) % MAX_NEW_FLOWS;
         FIRST_PORT + self.number
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use super::super::error::{Mistake, near};
 use super::super::within::Within;
 use super::super::{
-    DiskPlan, Experiment, FromDevice, Kind, Knob, Knobs, Lab, MAX_ARMS, NamedArm, ProgramFile,
-    Qdisc, Recorded, Ruleset, Vary, device,
+    DiskPlan, Experiment, FromDevice, Kind, Knob, Knobs, Lab, MAX_ARMS, MAX_NEW_FLOWS, NamedArm,
+    ProgramFile, Qdisc, Recorded, Ruleset, Vary, device,
 };
 use crate::class::{Family, Link, Proto};
 use crate::recording::Arm;
@@ -15,8 +15,6 @@ use crate::topology::{self, ArmTopology, TopologySpec};
 
 /// Frames are set up for each of their blocks.
 const MAX_ARMS_OF_FRAMES: usize = 1_000;
-/// The ports that new flows have (crates/workload/src/packets/flows.rs).
-const MAX_NEW_FLOWS: u64 = 20_000;
 /// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
 const MAX_SIZE_BYTES: u32 = 65_507;
 
@@ -175,7 +173,7 @@ impl Experiment {
                     (key, "new_flows is not supported by runs with a duration".into()).into()
                 );
             }
-            if all > MAX_NEW_FLOWS {
+            if all > u64::from(MAX_NEW_FLOWS) {
                 let why = format!(
                     "new_flows: {all} packets, warm-up and blocks together, have more than {MAX_NEW_FLOWS} flows, after \
                      which ports would be used again; use fewer packets or blocks"
